@@ -39,9 +39,9 @@ from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import scheduler
-from path_mapping.transfer.parts import LEAST_AHEAD, THREADS_EACH, PoolSize
+from path_mapping.transfer.parts import CONNECTIONS_EACH, PoolSize
 url, local, processes = sys.argv[1:]
-scheduler.pool_size = lambda *work, **more: PoolSize(int(processes), THREADS_EACH, LEAST_AHEAD - 1)
+scheduler.pool_size = lambda *work, **more: PoolSize(int(processes), CONNECTIONS_EACH)
 store = ObsStore(Access(url, Credentials("a", "b")))
 transfer.download([Route(local, ObsUrl("bucket", "A/"))], Path("/"), transfer.RetriedStore(store))
 def seconds(who):

@@ -15,7 +15,6 @@ from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.planning.record import is_record
 from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.directory_store import StorePath
-from path_mapping.stores.http_connection import OpenConnections
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.stores.store import Store
 from path_mapping.stores.units import UnitRunner
@@ -38,8 +37,8 @@ def obs_store(url: str, **settings: Any) -> ObsStore:
 class PartialStore(Store):
     """A store with the operations that a test gives it; any other one raises `NotImplementedError`."""
 
-    def runner(self, connections: OpenConnections) -> UnitRunner:
-        return StorePath(self, connections)
+    def runner(self, closing: threading.Event) -> UnitRunner:
+        return StorePath(self, closing)
 
     def _not_given(self, *arguments: Any, **named: Any) -> Any:
         raise NotImplementedError

@@ -23,6 +23,8 @@ from path_mapping.localfs.source_file import new_md5
 _ADDED_BYTES = 40
 # Seconds without a write, after which another host's unfinished file is abandoned: longer than any retry.
 FOREIGN_SECONDS = 86400.0
+# Directories that are kept open.
+MOST_OPEN = 8
 # Options of nfs(5) and of Lustre; locks on FUSE are those of one mount, unless its program forwards them.
 _LOCAL_LOCKS = re.compile(r" - (fuse\S* |\S+ \S+ (\S+,)?(nolock|local_lock=(all|flock)|localflock)\b)")
 
@@ -299,7 +301,47 @@ class TargetDir:
             os.unlink(temporary, dir_fd=self.handle)
 
 
-def write_all(file: int, data: memoryview, offset: int) -> None:
+class OpenDirectories:
+    """Directories that are kept open, for the next file in one of them; those in use are not closed."""
+
+    def __init__(self) -> None:
+        # By path; the last one used comes last.
+        self._open: dict[str, TargetDir] = {}
+        self._users: dict[TargetDir, int] = {}
+
+    def take(self, path: str, root: str) -> TargetDir:
+        """Returns an open directory, which `release` gives back. Raises what `TargetDir` raises."""
+        directory = self._open.pop(path, None) or TargetDir(path, root)
+        self._open[path] = directory
+        self._users[directory] = self._users.get(directory, 0) + 1
+        while len(self._open) > MOST_OPEN:
+            self.forget(next(iter(self._open)))
+        return directory
+
+    def release(self, directory: TargetDir) -> None:
+        """Gives a directory back."""
+        self._users[directory] -= 1
+        if self._open.get(directory.path) is not directory:
+            self._close_unused(directory)
+
+    def forget(self, path: str) -> None:
+        """Opens the directory anew for the next file."""
+        directory = self._open.pop(path, None)
+        if directory is not None:
+            self._close_unused(directory)
+
+    def _close_unused(self, directory: TargetDir) -> None:
+        if not self._users[directory]:
+            del self._users[directory]
+            directory.close()
+
+    def close(self) -> None:
+        """Closes all of them, after the last file."""
+        for path in list(self._open):
+            self.forget(path)
+
+
+def write_all(file: int, data: bytes | memoryview, offset: int) -> None:
     """Writes all the data at an offset of an open file. Raises `OSError`, also for a full disk."""
     done = 0
     while done < len(data):

@@ -10,7 +10,6 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from ctypes import util
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Union
@@ -50,7 +49,11 @@ def _fastest() -> Update:
 
 def by_liblzma() -> Update | None:
     """Returns `crc64` by liblzma, which releases the GIL; None if it is not installed."""
-    native = load_lzma_crc64("liblzma.so.5") or load_lzma_crc64(util.find_library("lzma"))
+    native = load_lzma_crc64("liblzma.so.5")
+    if native is None:
+        from ctypes import util  # slow to import
+
+        native = load_lzma_crc64(util.find_library("lzma"))
     if native is None:
         return None
     native.restype = ctypes.c_uint64

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ipaddress
-import json
 import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
@@ -155,6 +154,8 @@ def read_credentials(file: Path) -> Credentials:
     `{"credential": {"access": ..., "secret": ..., "securitytoken": ...}}`, or the inner object alone. Raises
     `CredentialsMissing` if the file is invalid; the message does not have its content.
     """
+    import json  # slow to import
+
     expected = 'expected {"credential": {"access": ..., "secret": ..., "securitytoken": ...}}'
     try:
         document: Any = json.loads(file.read_text(encoding="utf-8"))
@@ -175,10 +176,12 @@ def read_credentials(file: Path) -> Credentials:
 
 def bucket_in_path(host: str) -> bool:
     """Tells whether the bucket cannot be a subdomain of the host: an IP address, or localhost."""
+    if ":" in host or host == "localhost":
+        return True
     try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return host == "localhost"
+        socket.inet_pton(socket.AF_INET, host)
+    except (OSError, ValueError):
+        return False
     return True
 
 

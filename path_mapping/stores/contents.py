@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from typing import Callable, NamedTuple, Union
+from typing import Callable, NamedTuple
 
 from path_mapping.errors import Corrupted
 from path_mapping.localfs.source_file import crc64, md5_of, new_md5
+from path_mapping.stores.http_connection import Piece
 from path_mapping.stores.objects import Checksums, md5_of_etag
 
 RIGHT, WRONG, UNSURE, UNKNOWN = "right", "wrong", "unsure", "unknown"
-
-Piece = Union[bytes, memoryview]
 
 
 class ContentMatch(NamedTuple):
@@ -39,14 +38,14 @@ class ContentSum:
         self.kind = like.kind
         self.size = 0
         self._crc = 0
-        self._digest = new_md5()
+        self._digest = new_md5() if self.kind == "MD5" else None
         self._digests = {size: [new_md5()] for size in like.part_sizes}
 
     def add(self, piece: Piece) -> None:
         """Adds the next piece of the content."""
         if self.kind in ("CRC-64", "ETag"):
             self._crc = crc64(piece, self._crc)
-        elif self.kind == "MD5":
+        elif self._digest is not None:
             self._digest.update(piece)
         for size, digests in self._digests.items():
             view, left = memoryview(piece), size * len(digests) - self.size
@@ -60,7 +59,7 @@ class ContentSum:
 
     def md5(self) -> str:
         """Returns the MD5 in hex, if that is the kind."""
-        return self._digest.hexdigest()
+        return self._digest.hexdigest() if self._digest is not None else ""
 
     def etags(self) -> list[str]:
         """Returns the ETag for each size of parts, as of an object that was uploaded in such parts."""

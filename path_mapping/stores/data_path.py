@@ -1,12 +1,16 @@
-"""Runs the units of one thread by signed HTTP requests, which cost less CPU than those of the SDK.
+"""The tasks of a transfer: units run by signed HTTP requests, which cost less CPU than those of the SDK.
 
-Each downloaded file is compared with the checksum of its object, each upload with that in the response.
+Each downloaded file is compared with the checksum of its object, each upload with that in the response. A
+piece is read, summed and written where it arrives: in another thread that takes a quarter more CPU time, as
+both take turns at the GIL. What takes longer than a piece is done there.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Awaitable, Iterable, Iterator
+from functools import partial
 from typing import Any, Callable
 
 from path_mapping.errors import (
@@ -18,7 +22,7 @@ from path_mapping.errors import (
     TargetRemoved,
     Unreachable,
 )
-from path_mapping.localfs.atomic_file import TargetDir, put_mark, write_all
+from path_mapping.localfs.atomic_file import OpenDirectories, TargetDir, put_mark, write_all
 from path_mapping.localfs.source_file import (
     CHANGED_ATTEMPTS,
     FileChanged,
@@ -28,19 +32,19 @@ from path_mapping.localfs.source_file import (
     crc64,
     state_of,
 )
+from path_mapping.stores import object_requests
 from path_mapping.stores.contents import (
     UNSURE,
     ContentMatch,
     ContentSum,
-    Piece,
     base64_of_md5,
     compare_checksums,
     match_content,
 )
-from path_mapping.stores.exchange import NOTHING, Exchange, Request, SentAhead, limit_body
-from path_mapping.stores.http_connection import HttpConnection, Response
+from path_mapping.stores.exchange import NOTHING, Answer, Exchange, Request
+from path_mapping.stores.http_connection import JOINED, Piece
 from path_mapping.stores.objects import Checksums, md5_of_etag
-from path_mapping.stores.store import Store
+from path_mapping.stores.signer import Signer
 from path_mapping.stores.units import (
     BeginParts,
     CheckFile,
@@ -56,23 +60,28 @@ from path_mapping.stores.units import (
     Unit,
     UnitRunner,
 )
+from path_mapping.stores.waits import elsewhere
+
+# Bytes of a body that a task has in memory: few system calls for a large object, and still in the processor's
+# cache when it is summed and written. Larger writes are no faster, and take up to twice as long on a virtual
+# machine: they become large folios, of memory that the host has yet to give.
+ROOM = 256 << 10
 
 Moved = Callable[[int], None]
 
 
 class DataPath(UnitRunner):
-    """Runs the units of one thread; multipart uploads are begun and ended by the store."""
+    """Runs the units of one thread; see `Store.runner`."""
 
-    def __init__(self, store: Store, exchange: Exchange, buffer: bytearray) -> None:
-        self._store = store
-        self._exchange = exchange
-        self._reader = RangeReader(buffer, exchange.check)
-        self._directory: TargetDir | None = None
-        # Requests sent ahead, by unit; None if the request could not be sent.
-        self._asked: dict[int, SentAhead | None] = {}
+    def __init__(self, signer: Signer, closing: threading.Event) -> None:
+        self._exchange = Exchange(signer)
+        self._closing = closing
+        # Memory that no task uses now.
+        self._rooms: list[bytearray] = []
+        self._directories = OpenDirectories()
         # By unit: the ETag of the wrong object that it has stored.
         self._wrong: dict[int, str] = {}
-        self._actions: dict[type, Callable[[Any, Moved], Any]] = {
+        self._actions: dict[type, Callable[[Any, Moved, bytearray], Awaitable[Any]]] = {
             GetFile: self._get_file,
             GetRange: self._get_range,
             CheckFile: self._check_file,
@@ -82,53 +91,47 @@ class DataPath(UnitRunner):
             EndParts: self._end_parts,
         }
 
-    def run(self, unit: Unit, moved: Moved) -> Any:
+    async def run(self, unit: Unit, moved: Moved) -> Any:
         action = self._actions[type(unit)]
-        return self._exchange.signer.with_newest(lambda: action(unit, moved))
-
-    def ask_ahead(self, units: Sequence[Unit]) -> None:
-        by_bucket: dict[str, list[GetFile]] = {}
-        for unit in units:
-            if isinstance(unit, GetFile):
-                by_bucket.setdefault(unit.bucket, []).append(unit)
-        for of_bucket in by_bucket.values():
-            sent = self._exchange.ask_ahead([_request(unit) for unit in of_bucket])
-            self._asked.update(zip((unit.number for unit in of_bucket), sent))
+        room = self._rooms.pop() if self._rooms else bytearray(ROOM)
+        try:
+            return await self._exchange.with_newest(lambda: action(unit, moved, room))
+        finally:
+            self._rooms.append(room)
 
     def close(self) -> None:
-        """Closes the directory of the last file, and drops requests that were sent ahead."""
-        self._leave()
-        for asked in filter(None, self._asked.values()):
-            self._exchange.drop(asked)
-        self._asked.clear()
+        self._directories.close()
         self._exchange.close()
 
-    def _leave(self) -> None:
-        if self._directory is not None:
-            self._directory.close()
-            self._directory = None
+    def _reader(self, room: bytearray) -> RangeReader:
+        return RangeReader(room, self._check)
+
+    def _check(self) -> None:
+        """Ends the work of another thread after the last task."""
+        if self._closing.is_set():
+            raise Cancelled
 
     def _create(self, doing: str, path: str, root: str, name: str) -> tuple[TargetDir, str, int]:
-        """Creates a temporary file in a directory, which stays open and is made again if it was removed."""
+        """Creates a temporary file in a directory, which is made again if it was removed."""
         for _ in range(2):
             try:
-                if self._directory is None or self._directory.path != path:
-                    self._leave()
-                    self._directory = TargetDir(path, root)
-                return (self._directory, *self._directory.create(name))
+                directory = self._directories.take(path, root)
+                try:
+                    return (directory, *directory.create(name))
+                except BaseException:
+                    self._directories.release(directory)
+                    raise
             except FileNotFoundError:
-                self._leave()
+                self._directories.forget(path)
         raise TargetRemoved(f"{doing}: another process removed the directory {path}")
 
-    def _get_file(self, unit: GetFile, moved: Moved) -> ContentMatch:
-        request, asked = _request(unit), self._asked.pop(unit.number, None)
-        doing = request.doing
+    async def _get_file(self, unit: GetFile, moved: Moved, room: bytearray) -> ContentMatch:
+        doing = f"reading obs://{unit.bucket}/{unit.key}"
         parent, name = os.path.split(unit.path)
-        with self._exchange.ask(request, HttpConnection.send, asked) as received:
+        with await self._exchange.ask(Request(doing, "GET", unit.bucket, unit.key)) as answer:
             directory, temporary, file = self._create(doing, parent, unit.root, name)
             try:
-                match = _fill(doing, unit, file, received, moved)
-                self._exchange.check()
+                match = await _fill(doing, unit, file, answer, moved, memoryview(room))
                 if match.verdict == UNSURE and match.crc not in unit.seen:
                     directory.discard(temporary)
                     return match
@@ -143,32 +146,40 @@ class DataPath(UnitRunner):
                 raise
             finally:
                 os.close(file)
+                self._directories.release(directory)
 
-    def _get_range(self, unit: GetRange, moved: Moved) -> FetchedRange | None:
+    async def _get_range(self, unit: GetRange, moved: Moved, room: bytearray) -> FetchedRange | None:
         try:
             file = os.open(unit.path, os.O_RDWR | os.O_NOFOLLOW)
         except FileNotFoundError:
             return None
         try:
-            if unit.known is not None and self._reader.crc_of(file, unit.offset, unit.length) == unit.known:
+            known = unit.known
+            crc_of = self._reader(room).crc_of
+            if known is not None and known == await elsewhere(lambda: crc_of(file, unit.offset, unit.length)):
                 moved(unit.length)
-                return FetchedRange(unit.known, True)
-            return self._fetch_range(unit, file, moved)
+                return FetchedRange(known, True)
+            return await self._fetch_range(unit, file, moved, memoryview(room))
         finally:
             os.close(file)
 
-    def _fetch_range(self, unit: GetRange, file: int, moved: Moved) -> FetchedRange:
+    async def _fetch_range(self, unit: GetRange, file: int, moved: Moved, room: memoryview) -> FetchedRange:
         last = unit.offset + unit.length - 1
         doing = f"reading obs://{unit.bucket}/{unit.key}, bytes {unit.offset} to {last}"
         plain = {"Range": f"bytes={unit.offset}-{last}", **if_match(unit.etag)}
         request = Request(doing, "GET", unit.bucket, unit.key, plain=plain)
-        with self._exchange.ask(request, HttpConnection.send) as (response, connection):
+        with await self._exchange.ask(request) as answer:
+            response = answer.response
             promised = response.text("content-range")
             if response.status != 206 or promised != f"bytes {unit.offset}-{last}/{unit.total}":
-                answer = f"HTTP {response.status}, Content-Range {promised!r}"
-                raise Unreachable(f"{doing}: found {answer}, expected 206 and this range of {unit.total}")
-            crc, done = 0, 0
-            for piece in limit_body(doing, connection.body(response), unit.length):
+                found = f"HTTP {response.status}, Content-Range {promised!r}"
+                raise Unreachable(f"{doing}: found {found}, expected 206 and this range of {unit.total}")
+            answer.most = unit.length
+            crc = done = 0
+            while True:
+                piece = await answer.piece(room)
+                if not piece:
+                    break
                 write_all(file, piece, unit.offset + done)
                 crc = crc64(piece, crc)
                 done += len(piece)
@@ -177,11 +188,11 @@ class DataPath(UnitRunner):
                 raise Unreachable(f"{doing}: {done} bytes arrived, expected {unit.length}")
             return FetchedRange(crc, False)
 
-    def _check_file(self, unit: CheckFile, moved: Moved) -> ContentMatch | None:
+    async def _check_file(self, unit: CheckFile, moved: Moved, room: bytearray) -> ContentMatch | None:
         """Compares a file with its object's checksum, by a HEAD: a GET may state that of its range."""
         doing = f"checking obs://{unit.bucket}/{unit.key}"
         request = Request(doing, "HEAD", unit.bucket, unit.key, plain=if_match(unit.etag))
-        response = self._exchange.head(request)
+        response = await self._exchange.head(request)
         if response.length not in (None, unit.size):
             raise Unreachable(f"{doing}: found {response.length} bytes, expected {unit.size}")
         stated = Checksums.stated(response.headers, unit.size)
@@ -192,43 +203,51 @@ class DataPath(UnitRunner):
         try:
             if stated.crc64 is not None:
                 return compare_checksums("CRC-64", stated.crc64, unit.crc)
-            return match_content(stated, lambda: self._reader.pieces(file, 0, unit.size))
+            reader = self._reader(room)
+            return await elsewhere(lambda: match_content(stated, lambda: reader.pieces(file, 0, unit.size)))
         finally:
             os.close(file)
 
-    def _put_file(self, unit: PutFile, moved: Moved) -> StoredFile:
-        stored = send_unchanged(unit, lambda: self._send_file(unit, moved))
+    async def _put_file(self, unit: PutFile, moved: Moved, room: bytearray) -> StoredFile:
+        stored = await send_unchanged(unit, lambda before: self._send_file(unit, before, moved, room))
         self._wrong.pop(unit.number, None)
         return stored
 
-    def _send_file(self, unit: PutFile, moved: Moved) -> StoredContent:
+    async def _send_file(
+        self, unit: PutFile, before: FileState, moved: Moved, room: bytearray
+    ) -> StoredContent:
         doing = f"writing obs://{unit.bucket}/{unit.key}"
         file = os.open(unit.path, os.O_RDONLY)
         try:
-            before = state_of(os.fstat(file))
-            request = self._put_request(doing, unit, file, 0, before.size)
-            body = lambda: self._body(file, 0, before.size, before)  # noqa: E731
-            stored = self._exchange.put_object(request, body, before.size, moved)
+            request = await self._put_request(doing, unit, file, offset=0, size=before.size, room=room)
+            body: Callable[[], Iterable[Piece]] = partial(
+                _body, self._reader(room), file, offset=0, size=before.size, before=before
+            )
+            if before.size <= JOINED:
+                content = _content(file, before)
+                body = lambda: content  # noqa: E731
+            stored = await self._exchange.put_object(request, body, before.size, moved)
         except Corrupted as error:
             if error.stored:
                 self._wrong[unit.number] = error.stored
             raise
         finally:
             os.close(file)
-        return stored._replace(compared=stored.compared or unit.checked)
+        return stored._replace(compared=True) if unit.checked else stored
 
-    def _put_part(self, unit: PutPart, moved: Moved) -> StoredContent:
+    async def _put_part(self, unit: PutPart, moved: Moved, room: bytearray) -> StoredContent:
         doing = f"writing obs://{unit.bucket}/{unit.key}, part {unit.part}"
+        reader, offset, size = self._reader(room), unit.offset, unit.length
         file = os.open(unit.path, os.O_RDONLY)
         try:
             known = md5_of_etag(unit.known)
-            if known is not None and self._reader.md5_of(file, unit.offset, unit.length) == known:
+            if known is not None and known == await elsewhere(lambda: reader.md5_of(file, offset, size)):
                 moved(unit.length)
                 return StoredContent(unit.known, True)
-            query = {"partNumber": str(unit.part), "uploadId": unit.upload}
-            request = self._put_request(doing, unit, file, unit.offset, unit.length)._replace(query=query)
-            body = lambda: self._body(file, unit.offset, unit.length, None)  # noqa: E731
-            stored = self._exchange.put(request, body, unit.length, moved)
+            request = await self._put_request(doing, unit, file, offset=offset, size=size, room=room)
+            request = request._replace(query={"partNumber": str(unit.part), "uploadId": unit.upload})
+            body = partial(_body, reader, file, offset=offset, size=size, before=None)
+            stored = await self._exchange.put(request, body, moved)
         except FileChanged:
             # The comparison of the file's state at the end of the upload notices the change.
             return StoredContent("", True)
@@ -236,49 +255,44 @@ class DataPath(UnitRunner):
             os.close(file)
         if not stored.etag:
             raise Unreachable(f"{doing}: the response has no ETag")
-        return stored._replace(compared=stored.compared or unit.checked)
+        return stored._replace(compared=True) if unit.checked else stored
 
-    def _put_request(self, doing: str, unit: PutFile | PutPart, file: int, offset: int, size: int) -> Request:
-        md5 = self._reader.md5_of(file, offset, size) if unit.checked else ""
-        headers = {"Content-MD5": base64_of_md5(md5)} if md5 else NOTHING
-        return Request(doing, "PUT", unit.bucket, unit.key, headers=headers)
+    async def _put_request(
+        self, doing: str, unit: PutFile | PutPart, file: int, *, offset: int, size: int, room: bytearray
+    ) -> Request:
+        headers = NOTHING
+        if unit.checked:
+            md5_of = partial(self._reader(room).md5_of, file, offset, size)
+            headers = {"Content-MD5": base64_of_md5(await elsewhere(md5_of) if size > ROOM else md5_of())}
+        plain = {"Content-Length": str(size)}
+        return Request(doing, "PUT", unit.bucket, unit.key, headers=headers, plain=plain)
 
-    def _body(self, file: int, offset: int, size: int, before: FileState | None) -> Iterator[Piece]:
-        """Yields the bytes of a file.
+    async def _begin_parts(self, unit: BeginParts, moved: Moved, room: bytearray) -> MultipartUpload:
+        return await object_requests.begin_parts(self._exchange, unit.bucket, unit.key, unit.left)
 
-        The last piece only if the file is still as `before`: OBS stores nothing without it.
-        """
-        left = size
-        for piece in self._reader.pieces(file, offset, size):
-            left -= len(piece)
-            if not left:
-                check_unchanged(file, before)
-            yield piece
-        if left:
-            raise FileChanged("the file was truncated")
-        if not size:
-            check_unchanged(file, before)
+    async def _end_parts(self, unit: EndParts, moved: Moved, room: bytearray) -> str | None:
+        exchange, bucket, key, upload = self._exchange, unit.bucket, unit.key, unit.upload
+        if not unit.etags:
+            await object_requests.abort_parts(exchange, bucket, key, upload)
+            return ""
+        return await object_requests.end_parts(
+            exchange,
+            bucket,
+            key,
+            upload=upload,
+            etags=unit.etags,
+            size=unit.size,
+            compared=unit.compared,
+        )
 
-    def _begin_parts(self, unit: BeginParts, moved: Moved) -> MultipartUpload:
-        return self._store.begin_parts(unit.bucket, unit.key, unit.left)
-
-    def _end_parts(self, unit: EndParts, moved: Moved) -> str | None:
-        bucket, key = unit.bucket, unit.key
-        if unit.etags:
-            return self._store.end_parts(
-                bucket, key, unit.upload, etags=unit.etags, size=unit.size, compared=unit.compared
-            )
-        self._store.abort_parts(bucket, key, unit.upload)
-        return ""
-
-    def given_up(self, unit: Unit, error: Exception) -> Exception:
+    async def given_up(self, unit: Unit, error: Exception) -> Exception:
         """Deletes the wrong object that an attempt has left in OBS, unless it was replaced; or names it."""
         etag = self._wrong.pop(unit.number, "")
         if not etag:
             return error
         try:
-            outcome = self._remove_wrong(unit, etag)
-        except (StoreError, Cancelled) as problem:
+            outcome = await self._remove_wrong(unit, etag)
+        except StoreError as problem:
             outcome = f"the object in OBS is wrong, and cannot be deleted: {problem}"
         else:
             if isinstance(error, OSError):  # the file has gone, or keeps changing
@@ -287,16 +301,36 @@ class DataPath(UnitRunner):
         kind = type(error) if isinstance(error, Refused) else Corrupted
         return kind(f"{error}; {outcome}")
 
-    def _remove_wrong(self, unit: Unit, etag: str) -> str:
+    async def _remove_wrong(self, unit: Unit, etag: str) -> str:
         """Deletes a wrong object, and describes the result. Raises `StoreError` if it still exists."""
         doing = f"looking at obs://{unit.bucket}/{unit.key}"
         try:
-            if self._exchange.head(Request(doing, "HEAD", unit.bucket, unit.key)).text("etag") != etag:
-                return "another client has replaced the wrong object since"
-            self._store.delete(unit.bucket, unit.key)
+            found = await self._exchange.head(Request(doing, "HEAD", unit.bucket, unit.key))
         except NotFound:
             return "there is no object now"
+        if found.text("etag") != etag:
+            return "another client has replaced the wrong object since"
+        await object_requests.delete(self._exchange, unit.bucket, unit.key)
         return "the wrong object was deleted"
+
+
+def _body(
+    reader: RangeReader, file: int, *, offset: int, size: int, before: FileState | None
+) -> Iterator[Piece]:
+    """Yields the bytes of a file.
+
+    The last piece only if the file is still as `before`: OBS stores nothing without it.
+    """
+    left = size
+    for piece in reader.pieces(file, offset, size):
+        left -= len(piece)
+        if not left:
+            check_unchanged(file, before)
+        yield piece
+    if left:
+        raise FileChanged("the file was truncated")
+    if not size:
+        check_unchanged(file, before)
 
 
 def if_match(etag: str) -> dict[str, str]:
@@ -304,18 +338,26 @@ def if_match(etag: str) -> dict[str, str]:
     return {"If-Match": etag} if etag else {}
 
 
-def _request(unit: GetFile) -> Request:
-    return Request(f"reading obs://{unit.bucket}/{unit.key}", "GET", unit.bucket, unit.key)
+def _content(file: int, before: FileState) -> tuple[bytes, ...]:
+    """Returns the bytes of a small file, as `_body` does."""
+    content = os.pread(file, before.size, 0)
+    if len(content) < before.size:
+        raise FileChanged("the file was truncated")
+    check_unchanged(file, before)
+    return (content,) if content else ()
 
 
-def _fill(
-    doing: str, unit: GetFile, file: int, received: tuple[Response, HttpConnection], moved: Moved
+async def _fill(
+    doing: str, unit: GetFile, file: int, answer: Answer, moved: Moved, room: memoryview
 ) -> ContentMatch:
     """Writes the body of a response to the file; checks its size, and its checksum."""
-    response, connection = received
-    stated = Checksums.stated(response.headers, unit.size)
+    stated = Checksums.stated(answer.response.headers, unit.size)
     content = ContentSum(stated)
-    for piece in limit_body(doing, connection.body(response), unit.size):
+    answer.most = unit.size
+    while True:
+        piece = await answer.piece(room)
+        if not piece:
+            break
         write_all(file, piece, content.size)
         content.add(piece)
         moved(len(piece))
@@ -323,11 +365,11 @@ def _fill(
         raise Unreachable(f"{doing}: {content.size} bytes arrived, expected {unit.size}")
     match = content.check(doing, stated)
     os.fchmod(file, 0o640)
-    put_mark(file, unit.size, response.text("etag"))
+    put_mark(file, unit.size, answer.response.text("etag"))
     return match
 
 
-def send_unchanged(unit: PutFile, send: Callable[[], StoredContent]) -> StoredFile:
+async def send_unchanged(unit: PutFile, send: Callable[[FileState], Awaitable[StoredContent]]) -> StoredFile:
     """Calls `send` until the file did not change meanwhile, at most three times.
 
     With `unit.settled` once, and only if the file is still as it was listed. A change also explains a
@@ -343,7 +385,7 @@ def send_unchanged(unit: PutFile, send: Callable[[], StoredContent]) -> StoredFi
         if unit.settled and (before.size, before.mtime_ns) != (unit.size, unit.mtime_ns):
             raise FileChanged("the file changed after it was listed")
         try:
-            stored = send()
+            stored = await send(before)
         except (StoreError, FileChanged):
             if state_of(os.stat(unit.path)) == before:
                 raise

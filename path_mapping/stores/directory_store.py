@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -16,10 +17,10 @@ from path_mapping.localfs.names import is_temporary, name_problem
 from path_mapping.localfs.source_file import CHUNK, chunks, md5_of, state_of
 from path_mapping.stores.contents import RIGHT, UNKNOWN, ContentMatch
 from path_mapping.stores.data_path import send_unchanged
-from path_mapping.stores.http_connection import OpenConnections
 from path_mapping.stores.objects import ObjectState, StoredObject
 from path_mapping.stores.store import Store
 from path_mapping.stores.units import GetFile, PutFile, StoredContent, Unit, UnitRunner
+from path_mapping.stores.waits import elsewhere
 
 
 class DirectoryStore(Store):
@@ -31,8 +32,8 @@ class DirectoryStore(Store):
     def __repr__(self) -> str:
         return f"DirectoryStore({str(self._root)!r})"
 
-    def runner(self, connections: OpenConnections) -> UnitRunner:
-        return StorePath(self, connections)
+    def runner(self, closing: threading.Event) -> UnitRunner:
+        return StorePath(self, closing)
 
     def place(self, bucket: str, key: str) -> str:
         return os.path.abspath(self._root / bucket / key)
@@ -194,16 +195,17 @@ def _store_errors(doing: str) -> Iterator[None]:
 class StorePath(UnitRunner):
     """Moves complete files by a store's `read` and `write`."""
 
-    def __init__(self, store: Store, connections: OpenConnections) -> None:
+    def __init__(self, store: Store, closing: threading.Event) -> None:
         self._store = store
-        self._connections = connections
+        self._closing = closing
 
-    def run(self, unit: Unit, moved: Callable[[int], None]) -> Any:
+    async def run(self, unit: Unit, moved: Callable[[int], None]) -> Any:
         moved(0)
         if isinstance(unit, GetFile):
-            return self._fetch(unit, moved)
+            return await elsewhere(partial(self._fetch, unit, moved))
         assert isinstance(unit, PutFile)
-        return send_unchanged(unit, partial(self._send, unit, moved))
+        send = partial(self._send, unit, moved)
+        return await send_unchanged(unit, lambda before: elsewhere(send))
 
     def _fetch(self, unit: GetFile, moved: Callable[[int], None]) -> ContentMatch:
         target, root = Path(unit.path), Path(unit.root)
@@ -234,6 +236,6 @@ class StorePath(UnitRunner):
 
     def _until_cancelled(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
-            if self._connections.shut_down:
+            if self._closing.is_set():
                 raise Cancelled
             yield piece

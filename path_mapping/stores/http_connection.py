@@ -1,22 +1,17 @@
-"""Minimal HTTP/1.1 connections for bulk data: no avoidable copies, and no objects per header.
+"""Minimal HTTP/1.1 connections for bulk data, which never block: no avoidable copies, no objects per header.
 
 Transfers of small objects are limited by the interpreter, not by the network: a GET of 16 KiB costs 0.31 ms
-of CPU with `http.client` and 0.1 ms with this. Bodies may have a Content-Length, be chunked, or end with the
-connection.
+of CPU with `http.client`. Bodies may have a Content-Length, be chunked, or end with the connection.
 """
 
 from __future__ import annotations
 
-import base64
 import re
 import socket
-import struct
-import threading
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
-from path_mapping.stores.access import Proxy
+from path_mapping.stores.waits import READ, WRITE, NonBlockingSocket, ready, until_ready
 
 if TYPE_CHECKING:
     import ssl
@@ -25,17 +20,19 @@ if TYPE_CHECKING:
 LONGEST_HEAD = 64 << 10
 # Interim responses before a response, and lines after a chunked body.
 MOST_INTERIM = MOST_TRAILERS = 100
-# Seconds; max. wait for a connection.
-LONGEST_CONNECT = 20.0
 # Bytes of a body that TLS sends together with the head: a copy costs less than a second call.
 JOINED = 64 << 10
+# Bytes of TLS that are received by one call.
+RECEIVED = 256 << 10
 # Bytes per second, averaged over the stall timeout; a slower connection fails.
 LOWEST_RATE = 4096.0
 
 Bytes = Union[bytes, bytearray, memoryview]
+Piece = Union[bytes, memoryview]
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,16}")
 _STATUS = re.compile(rb"[1-9][0-9]{2}")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
+_INTERIM = re.compile(rb"HTTP/1\.\d 1\d\d")
 
 
 class ConnectionFailed(Exception):
@@ -72,288 +69,342 @@ class Response(NamedTuple):
         return self.headers.get(name.encode("ascii"), b"").decode("latin-1")
 
 
-class HttpConnection:
-    """A connection for one request after another, used by one thread.
+class Rooms:
+    """Memory that all connections of an exchange receive into, each for a moment only.
 
-    It fails after `stall` seconds without progress, or below the lowest rate. Received data passes through
-    `buffer`. Every method raises `ConnectionFailed`, after which the connection must be closed.
+    `addresses` are those of servers, with the time of `time.monotonic` at which they were looked up.
     """
 
-    def __init__(
-        self,
-        origin: Origin,
-        context: ssl.SSLContext | None,
-        stall: float,
-        buffer: bytearray,
-        proxy: Proxy | None = None,
-    ) -> None:
-        self._buffer, self._view = buffer, memoryview(buffer)
-        self._start = self._end = 0
-        self._responses = 0
-        self._watched, self._arrived = 0.0, 0
-        self._stall = stall
+    def __init__(self) -> None:
+        self.addresses: dict[tuple[str, int], tuple[float, list[tuple[int, Any]]]] = {}
+        self.head = memoryview(bytearray(LONGEST_HEAD))
+        self._cipher: memoryview | None = None
+
+    @property
+    def cipher(self) -> memoryview:
+        """For TLS before it is decrypted."""
+        if self._cipher is None:
+            self._cipher = memoryview(bytearray(RECEIVED))
+        return self._cipher
+
+
+class _Tls:
+    """TLS in memory: received bytes go in, bytes to send come out. Pure."""
+
+    def __init__(self, context: ssl.SSLContext, host: str) -> None:
+        import ssl  # slow to import
+
+        self.wants_read = ssl.SSLWantReadError
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.session = context.wrap_bio(self.incoming, self.outgoing, server_hostname=host)
+
+    def read(self, view: memoryview) -> int:
+        """Decrypts what has been received; 0 after the end. Raises `BlockingIOError` if nothing is there.
+
+        A connection that ends without the end of TLS is an error, not the end of the body.
+        """
+        size, incoming, session = 0, self.incoming, self.session
         try:
-            self._socket = _connected(origin, context, stall, proxy)
-        except OSError as error:
-            server = f"{origin.host}:{origin.port}" + (
-                f" by the proxy {proxy.host}:{proxy.port}" if proxy else ""
-            )
-            raise ConnectionFailed(f"no connection to {server}: {_reason(error)}") from error
-        self._plain = context is None
+            # Not to the exception, if nothing is left: it takes as long as a small record.
+            while size < len(view) and (incoming.pending or session.pending() or incoming.eof):
+                more: Any = session.read(len(view) - size, view[size:] if size else view)
+                if not more:
+                    return size
+                size += more
+        except self.wants_read:
+            pass
+        if not size:
+            raise BlockingIOError
+        return size
+
+    def encrypted(self, data: Bytes) -> Bytes:
+        """Returns the data as they are to be sent."""
+        left = memoryview(data)
+        while left:
+            left = left[self.session.write(left) :]
+        return self.outgoing.read()
+
+
+class HttpConnection:
+    """A connection for one request after another, used by one task at a time; see `connecting`.
+
+    It fails after `stall` seconds without progress, or below the lowest rate. Every method raises
+    `ConnectionFailed`, after which the connection must be closed.
+    """
+
+    def __init__(self, line: NonBlockingSocket, stall: float, rooms: Rooms) -> None:
+        self._line, self._stall, self._rooms = line, stall, rooms
+        self._tls: _Tls | None = None
+        # Received, and not yet returned: from `_at` on.
+        self._have, self._at = b"", 0
+        self._responses = 0
+        # Bytes that are left of the body or its chunk; None until the end of the connection.
+        self._left: int | None = 0
+        self._chunked = False
+        self._watched, self._arrived = 0.0, 0
 
     def close(self) -> None:
         """Closes the socket."""
-        self._socket.close()
+        self._line.socket.close()
 
-    def shut(self) -> None:
-        """Makes the current and all further calls fail; for other threads.
+    @property
+    def is_read(self) -> bool:
+        """True after the last byte of a body: the next request may be sent."""
+        return self._left == 0 and not self._chunked and self._at == len(self._have)
 
-        Not `SSLSocket.shutdown`, which drops the TLS layer first: a thread that reads at that moment would
-        take ciphertext for the body.
-        """
-        try:
-            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-        except OSError:
-            return  # already closed
-
-    def send(self, head: bytes, body: Bytes = b"") -> None:
-        """Sends a request, or a piece of one."""
-        self._start = self._end = 0
+    async def send(self, head: bytes, body: Bytes = b"") -> None:
+        """Sends a request, or a piece of one; fails early if the server refuses it before its end."""
         self._watched = 0.0
+        if head:
+            self._have, self._at = b"", 0
+        if self._tls is None:
+            await self._send([head, body] if len(body) else [head])
+        elif len(body) <= JOINED:
+            await self._send([self._tls.encrypted(head + body if len(body) else head)])
+        else:
+            await self._send([self._tls.encrypted(head)] if head else [])
+            await self._send([self._tls.encrypted(body)])
+
+    async def _send(self, pieces: list[Bytes]) -> None:
+        waiting = False
+        while pieces:
+            try:
+                sent = self._line.socket.sendmsg(pieces)
+            except BlockingIOError:
+                sent, waiting = 0, True
+            except OSError as error:
+                raise self._broken("sending", error) from error
+            while pieces and sent >= len(pieces[0]):
+                sent -= len(pieces.pop(0))
+            if pieces and sent:
+                pieces[0] = memoryview(pieces[0])[sent:]
+            if pieces and waiting:
+                await self._wait_to_send()
+                waiting = False
+
+    async def _wait_to_send(self) -> None:
+        """Waits until more can be sent; fails if an error is the response already, which is kept."""
+        listens = 0 if self._have else READ
+        came = await ready(self._line, WRITE | listens, self._stall)
+        if not came:
+            raise ConnectionFailed(f"sending: no progress for {self._stall:g} s")
+        if not came & listens:
+            return
         try:
-            if self._plain and len(body):
-                sent = self._socket.sendmsg([head, body])
-                if sent < len(head):
-                    self._socket.sendall(head[sent:])
-                    sent = len(head)
-                if sent - len(head) < len(body):
-                    self._socket.sendall(memoryview(body)[sent - len(head) :])
-            elif len(body) <= JOINED:
-                self._socket.sendall(head + body)
-            else:
-                self._socket.sendall(head)
-                self._socket.sendall(body)
+            size = self._read(self._rooms.head)
+        except BlockingIOError:
+            return
         except OSError as error:
             raise self._broken("sending", error) from error
+        if not size:
+            raise self._ended()
+        self._have = bytes(self._rooms.head[:size])
+        while _INTERIM.match(self._have) and b"\r\n\r\n" in self._have:
+            self._have = self._have.partition(b"\r\n\r\n")[2]
+        if self._have[9:10] >= b"3":
+            raise ConnectionFailed("sending: the server refused before the end")
 
-    def response(self) -> Response:
-        """Reads the head of the next response; interim responses (1xx) are skipped."""
+    async def response(self, bodiless: bool = False) -> Response:
+        """Reads the head of the next response; interim responses (1xx) are skipped.
+
+        `bodiless`: it has no body, whatever its head says, as that to a HEAD.
+        """
         for _ in range(MOST_INTERIM):
-            end = self._head_end()
-            lines = bytes(self._view[self._start : end]).split(b"\r\n")
-            self._start = end + 4
-            parsed = _parsed(lines)
+            end = await self._head_end()
+            parsed = parse_head(self._have[self._at : end])
+            self._at = end + 4
             if parsed.status >= 200:
                 self._responses += 1
+                self._chunked = parsed.chunked and not bodiless
+                self._left = 0 if bodiless or parsed.chunked else parsed.length
                 return parsed
         raise ConnectionFailed(f"{MOST_INTERIM} interim responses, and no other")
 
-    def _head_end(self) -> int:
+    async def _head_end(self) -> int:
         while True:
-            end = self._buffer.find(b"\r\n\r\n", self._start, self._end)
+            end = self._have.find(b"\r\n\r\n", self._at)
             if end >= 0:
                 return end
-            if self._end - self._start > LONGEST_HEAD or self._end == len(self._view):
+            if len(self._have) - self._at > LONGEST_HEAD:
                 raise ConnectionFailed("the head of the response is too long")
-            self._end += self._receive(self._end, len(self._view) - self._end, False)
+            await self._more()
 
-    def body(self, response: Response) -> Iterator[memoryview]:
-        """Yields the body of the response in pieces, each valid until the next; fails if it ends early."""
-        if response.chunked:
-            yield from self._chunks()
-            return
-        left = response.length
-        if left is None:
-            yield from self._until_the_end()
-            return
-        if self._start + left <= len(self._view):  # in one piece
-            self._end += self._fill(self._end, left - (self._end - self._start))
-            piece = self._view[self._start : self._start + left]
-            self._start += left
-            if left:
-                yield piece
-            return
-        if self._end > self._start:
-            piece = self._view[self._start : self._end]
-            left -= len(piece)
-            self._start = self._end = 0
-            yield piece
-        while left:
-            received = self._fill(0, min(left, len(self._view)))
-            left -= received
-            yield self._view[:received]
-
-    def _fill(self, at: int, size: int) -> int:
-        """Receives so many bytes into the buffer; a call to TLS returns one record of at most 16 KiB."""
-        received = 0
-        while received < size:
-            received += self._receive(at + received, size - received, True)
-        return received
-
-    def _until_the_end(self) -> Iterator[memoryview]:
-        if self._end > self._start:
-            yield self._view[self._start : self._end]
+    async def _more(self) -> None:
+        """Receives more of a head, or of the lines in a chunked body."""
+        rest = self._have[self._at :]
         while True:
-            received = self._receive(0, len(self._view), False, may_end=True)
-            if not received:
-                return
-            yield self._view[:received]
+            try:
+                size = self._read(self._rooms.head)
+                self._have, self._at = rest + bytes(self._rooms.head[:size]), 0
+                break
+            except BlockingIOError:
+                await self._wait()
+            except OSError as error:
+                raise self._broken("receiving", error) from error
+        if not size:
+            raise self._ended()
 
-    def _chunks(self) -> Iterator[memoryview]:
-        size = self._chunk_size()
-        while size:
-            if self._start == self._end:
-                self._start, self._end = 0, self._receive(0, len(self._view), False)
-            piece = self._view[self._start : min(self._end, self._start + size)]
-            self._start += len(piece)
-            size -= len(piece)
-            yield piece
-            if not size:
-                if self._text_line():
-                    raise ConnectionFailed("a chunk of the response is longer than it says")
-                size = self._chunk_size()
-        for _ in range(MOST_TRAILERS):
-            if not self._text_line():
-                return
-        raise ConnectionFailed(f"more than {MOST_TRAILERS} lines follow the response")
+    async def piece(self, room: memoryview) -> Piece:
+        """Returns the next piece of the body, empty at its end; fails if it ends early.
 
-    def _chunk_size(self) -> int:
-        line = self._text_line()
+        A piece is received into the room, and fills it if the body is longer.
+        """
+        if self._chunked:
+            return await self._piece_of_chunk(room)
+        left = self._left
+        if left == 0:
+            return b""
+        piece: Piece = self._kept(left)
+        if not piece:
+            wanted = len(room) if left is None else min(left, len(room))
+            piece = room[: await self._receive(room[:wanted], left is None)]
+        self._left = None if left is None else left - len(piece)
+        if left is None and not piece:
+            self._left = 0
+        return piece
+
+    def _kept(self, most: int | None) -> bytes:
+        """Returns what was received together with the head."""
+        end = len(self._have) if most is None else min(self._at + most, len(self._have))
+        piece = self._have[self._at : end]
+        self._at = end
+        if end == len(self._have):
+            self._have, self._at = b"", 0
+        return piece
+
+    async def _piece_of_chunk(self, room: memoryview) -> Piece:
+        if not self._left:
+            self._left = await self._chunk_size()
+            if not self._left:
+                await self._skip_trailers()
+                self._chunked = False
+                return b""
+        if self._at == len(self._have):
+            await self._more()
+        piece = self._kept(min(self._left, len(room)))
+        self._left -= len(piece)
+        if not self._left and await self._text_line():
+            raise ConnectionFailed("a chunk of the response is longer than it says")
+        return piece
+
+    async def _chunk_size(self) -> int:
+        line = await self._text_line()
         digits = line.split(b";")[0].strip()
         if not _HEX.fullmatch(digits):  # `int` would take a sign, too
             raise ConnectionFailed(f"the response has a chunk of length {line[:20]!r}")
         return int(digits, 16)
 
-    def _text_line(self) -> bytes:
-        taken: list[bytes] = []
+    async def _skip_trailers(self) -> None:
+        for _ in range(MOST_TRAILERS):
+            if not await self._text_line():
+                return
+        raise ConnectionFailed(f"more than {MOST_TRAILERS} lines follow the response")
+
+    async def _text_line(self) -> bytes:
         while True:
-            end = self._buffer.find(b"\n", self._start, self._end)
-            taken.append(bytes(self._view[self._start : self._end if end < 0 else end]))
+            end = self._have.find(b"\n", self._at)
             if end >= 0:
-                self._start = end + 1
-                return b"".join(taken).rstrip(b"\r")
-            if sum(map(len, taken)) > LONGEST_HEAD:
+                line = self._have[self._at : end]
+                self._at = end + 1
+                return line.rstrip(b"\r")
+            if len(self._have) - self._at > LONGEST_HEAD:
                 raise ConnectionFailed("a line of the response is too long")
-            self._start, self._end = 0, self._receive(0, len(self._view), False)
+            await self._more()
 
-    def _receive(self, at: int, size: int, all_of_it: bool, may_end: bool = False) -> int:
-        """Receives into the buffer; `all_of_it` waits for the full size, at most for the stall timeout."""
-        try:
-            if self._plain and all_of_it:
-                received = self._socket.recv_into(self._view[at : at + size], size, socket.MSG_WAITALL)
-            else:
-                received = self._socket.recv_into(self._view[at : at + size], size)
-        except OSError as error:
-            raise self._broken("receiving", error) from error
-        if not received and not may_end:
-            stale = self._responses > 0 and self._end == 0
-            raise ConnectionFailed("the server closed the connection", stale)
-        if received < size:
-            self._watch(received)
-        return received
+    async def _receive(self, room: memoryview, may_end: bool) -> int:
+        """Fills the room; `may_end`: or as far as something comes."""
+        done = 0
+        while done < len(room):
+            try:
+                received = self._read(room[done:] if done else room)
+            except BlockingIOError:
+                await self._wait()
+                continue
+            except OSError as error:
+                raise self._broken("receiving", error) from error
+            if may_end:
+                return received
+            if not received:
+                raise self._ended()
+            done += received
+            self._arrived += received
+        return done
 
-    def _watch(self, received: int) -> None:
-        """Fails if less than the lowest rate arrived during the stall timeout."""
+    def _read(self, room: memoryview) -> int:
+        """Reads what is there; 0 at the end of the connection. Raises `BlockingIOError`, and `OSError`."""
+        tls, raw = self._tls, self._line.socket
+        if tls is None:
+            return raw.recv_into(room)
+        while True:
+            try:
+                return tls.read(room)
+            except BlockingIOError:
+                self._take_in(tls, raw)
+
+    def _take_in(self, tls: _Tls, raw: socket.socket) -> None:
+        size = raw.recv_into(self._rooms.cipher)
+        if size:
+            tls.incoming.write(self._rooms.cipher[:size])
+        else:
+            tls.incoming.write_eof()
+
+    async def _wait(self) -> None:
+        """Waits for data. Fails if less than the lowest rate arrived during the stall timeout."""
         now = time.monotonic()
         if not self._watched:
             self._watched, self._arrived = now, 0
-        self._arrived += received
         seconds = now - self._watched
         if seconds >= self._stall:
             if self._arrived < LOWEST_RATE * seconds:
                 raise ConnectionFailed(f"receiving: only {self._arrived} bytes in {seconds:.1f} s")
             self._watched, self._arrived = now, 0
+        if not await ready(self._line, READ, self._stall):
+            raise ConnectionFailed(f"receiving: no progress for {self._stall:g} s")
+
+    def _ended(self) -> ConnectionFailed:
+        return ConnectionFailed("the server closed the connection", self._is_unanswered)
+
+    @property
+    def _is_unanswered(self) -> bool:
+        """True before the first byte of a later response: the server may have closed an idle connection."""
+        return self._responses > 0 and self._left == 0 and not self._have
 
     def _broken(self, doing: str, error: OSError) -> ConnectionFailed:
-        late: tuple[type[OSError], ...] = (BlockingIOError, TimeoutError, socket.timeout)
         ended: tuple[type[OSError], ...] = (ConnectionResetError, BrokenPipeError)
-        if not self._plain:
+        if self._tls is not None:
             import ssl  # slow to import
 
-            late, ended = (*late, ssl.SSLWantReadError), (*ended, ssl.SSLEOFError, ssl.SSLZeroReturnError)
-        if isinstance(error, late):
-            return ConnectionFailed(f"{doing}: no progress for {self._stall:g} s")
-        gone = isinstance(error, ended)
-        return ConnectionFailed(f"{doing}: {_reason(error)}", gone and self._responses > 0 and self._end == 0)
+            ended = (*ended, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+        return ConnectionFailed(
+            f"{doing}: {reason_of(error)}", isinstance(error, ended) and self._is_unanswered
+        )
+
+    async def shake_hands(self, context: ssl.SSLContext, host: str) -> None:
+        """Begins TLS. Raises `OSError`."""
+        tls = _Tls(context, host)
+        done = False
+        while not done:
+            try:
+                tls.session.do_handshake()
+                done = True
+            except tls.wants_read:
+                pass
+            finally:  # an alert, too
+                out: Bytes = tls.outgoing.read()
+                if out:
+                    self._line.socket.sendall(out)
+            while not done:
+                try:
+                    self._take_in(tls, self._line.socket)
+                    break
+                except BlockingIOError:
+                    await until_ready(self._line, READ, self._stall)
+        self._tls = tls
 
 
-class OpenConnections:
-    """All connections of a process; `shut` makes them fail in all threads."""
-
-    def __init__(self) -> None:
-        self._connections: set[HttpConnection] = set()
-        self._lock = threading.Lock()
-        self.shut_down = False
-
-    def add(self, connection: HttpConnection) -> None:
-        """Adds a new connection; after `shut` it fails at once."""
-        with self._lock:
-            self._connections.add(connection)
-            if self.shut_down:
-                connection.shut()
-
-    def drop(self, connection: HttpConnection) -> None:
-        """Closes a connection."""
-        with self._lock:
-            self._connections.discard(connection)
-        connection.close()
-
-    def shut(self) -> None:
-        """Makes every call on a connection fail, now and from now on."""
-        with self._lock:
-            self.shut_down = True
-            for connection in self._connections:
-                connection.shut()
-
-
-def _connected(
-    origin: Origin, context: ssl.SSLContext | None, stall: float, proxy: Proxy | None
-) -> socket.socket:
-    to = (origin.host, origin.port) if proxy is None else (proxy.host, proxy.port)
-    # As bytes: for a str Python loads the codec "idna", which takes longer than connecting.
-    host: Any = to[0].encode() if to[0].isascii() else to[0]
-    raw = socket.create_connection((host, to[1]), min(stall, LONGEST_CONNECT))
-    try:
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if proxy is not None:
-            _tunnel(raw, origin, proxy)
-        # The ssl module needs the timeout of Python's sockets.
-        if context is not None:
-            raw.settimeout(stall)
-            # A connection that ends without the end of TLS is an error, not the end of the body.
-            return context.wrap_socket(raw, server_hostname=origin.host, suppress_ragged_eofs=False)
-        # A timeout of the kernel, in place of Python's, saves a poll() before each call.
-        raw.settimeout(None)
-        limit = struct.pack("ll", int(stall), int(stall % 1 * 1_000_000))
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-    except BaseException:
-        raw.close()
-        raise
-    return raw
-
-
-def _tunnel(raw: socket.socket, origin: Origin, proxy: Proxy) -> None:
-    """Makes the proxy connect to the server (RFC 9110, "CONNECT"). Raises `OSError` if it refuses."""
-    shown = f"[{origin.host}]" if ":" in origin.host else origin.host
-    lines = [f"CONNECT {shown}:{origin.port} HTTP/1.1", f"Host: {shown}:{origin.port}"]
-    if proxy.user or proxy.password:
-        login = base64.b64encode(f"{proxy.user}:{proxy.password}".encode()).decode("ascii")
-        lines.append(f"Proxy-Authorization: Basic {login}")
-    raw.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
-    head = b""
-    while not head.endswith(b"\r\n\r\n"):
-        # Byte by byte: everything after the head comes from the server.
-        byte = raw.recv(1)
-        if not byte or len(head) > LONGEST_HEAD:
-            raise ConnectionError("the proxy gave no answer to CONNECT")
-        head += byte
-    status = head.split(b"\r\n", 1)[0].split(b" ", 2)[1:2]
-    if status != [b"200"]:
-        raise ConnectionError(f"the proxy refused with HTTP {b''.join(status).decode('latin-1')[:10]}")
-
-
-def _parsed(lines: list[bytes]) -> Response:
+def parse_head(head: bytes) -> Response:
+    """Returns the head of a response. Raises `ConnectionFailed` if it is none."""
+    lines = head.split(b"\r\n")
     first = lines[0].split(b" ", 2)
     if len(first) < 2 or not first[0].startswith(b"HTTP/1.") or not _STATUS.fullmatch(first[1]):
         raise ConnectionFailed(f"not an HTTP response, it begins with {lines[0][:40]!r}")
@@ -376,5 +427,6 @@ def _parsed(lines: list[bytes]) -> Response:
     return Response(status, headers, length, chunked, closes or (length is None and not chunked))
 
 
-def _reason(error: OSError) -> str:
+def reason_of(error: OSError) -> str:
+    """Returns the words of an error."""
     return error.strerror or str(error) or type(error).__name__

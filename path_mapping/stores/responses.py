@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from email.utils import parsedate_to_datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote_plus
-from xml.etree import ElementTree
 
 from path_mapping.errors import (
     Corrupted,
@@ -22,6 +20,9 @@ from path_mapping.errors import (
     Unreachable,
 )
 from path_mapping.stores.objects import Checksums, ObjectState, StoredObject, md5_of_etag
+
+if TYPE_CHECKING:
+    from xml.etree import ElementTree
 
 # Codes of the OBS API reference, "Error Codes".
 NETWORK_CODES = {"IncompleteBody", "RequestTimeout"}  # status 400, but a fault of the network
@@ -87,6 +88,8 @@ def object_state(doing: str, size: int | None, headers: Mapping[bytes, bytes]) -
     """
     if size is None:
         raise Corrupted(f"{doing}: the response is damaged, it has no Content-Length")
+    from email.utils import parsedate_to_datetime  # slow to import
+
     date = headers.get(b"last-modified", b"").decode("latin-1")
     try:
         modified = parsedate_to_datetime(date).timestamp() if date else 0.0
@@ -137,6 +140,24 @@ def parse_upload(doing: str, document: bytes) -> str:
     return _text(doing, _root(doing, document), "UploadId")
 
 
+def parse_parts(doing: str, document: bytes) -> tuple[list[tuple[int, int, str]], bool]:
+    """Reads a page of the parts of an upload (OBS API reference, "Listing Uploaded Parts of an Object").
+
+    Returns number, size in bytes and ETag of each, and True if there are more. Raises `Corrupted` if the page
+    is incomplete.
+    """
+    root = _root(doing, document)
+    parts = [
+        (
+            parse_size(doing, _text(doing, entry, "PartNumber")),
+            parse_size(doing, _text(doing, entry, "Size")),
+            entry.findtext("ETag") or "",
+        )
+        for entry in root.iterfind("Part")
+    ]
+    return parts, _text(doing, root, "IsTruncated").strip().lower() == "true"
+
+
 def parse_completion(doing: str, document: bytes) -> str:
     """Reads the ETag of the object that a multipart upload has become, empty if the response has none.
 
@@ -151,6 +172,8 @@ def parse_completion(doing: str, document: bytes) -> str:
 
 def parts_document(etags: Sequence[str]) -> bytes:
     """Returns the body that completes an upload (OBS API reference, "Completing a Multipart Upload")."""
+    from xml.etree import ElementTree  # slow to import
+
     root = ElementTree.Element("CompleteMultipartUpload")
     for number, etag in enumerate(etags, start=1):
         part = ElementTree.SubElement(root, "Part")
@@ -164,6 +187,8 @@ def _root(doing: str, document: bytes) -> ElementTree.Element:
 
     A document type is refused: no response of OBS has one, and it could define entities that fill the memory.
     """
+    from xml.etree import ElementTree  # slow to import
+
     try:
         text = document.decode("utf-8")
         if "<!DOCTYPE" in text:

@@ -6,9 +6,8 @@ own signature takes 0.02 ms for each request, and 0.13 s to import in each proce
 
 from __future__ import annotations
 
-import base64
+import binascii
 import hmac
-import logging
 import re
 import threading
 import time
@@ -34,7 +33,12 @@ from path_mapping.stores.http_connection import Origin
 SIGNED_QUERY = ("partNumber", "uploadId", "uploads")
 # Control characters, and characters that are not in Latin-1: they would end or damage the head of a request.
 _UNSENDABLE = re.compile(r"[^ -~\x80-\xff]")
+_SENDABLE = bytes((*range(0x20, 0x7F), *range(0x80, 0x100)))
+# Characters of a key that are not escaped.
+_PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~/"
 _NAME = re.compile(r"[A-Za-z0-9-]+")
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 class SignatureKind(NamedTuple):
@@ -64,10 +68,24 @@ def request_head(doing: str, method: str, path: str, headers: Mapping[str, str])
     Raises `Rejected` for a header or path with characters that would end it or cannot be sent. The message
     does not have the value, which may be a secret.
     """
-    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    if _UNSENDABLE.search("".join(lines)) or path.count(" ") or not all(map(_NAME.fullmatch, headers)):
+    lines = [f"{method} {path} HTTP/1.1", *map(": ".join, headers.items())]
+    # Not a regular expression: it takes as long as the signature.
+    if not is_sendable("".join(lines)) or " " in path or not all(map(_is_name, headers)):
         raise Rejected(f"{doing}: not sent: {_unsendable(path, headers)}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def is_sendable(text: str) -> bool:
+    """Tells whether all characters may be in the head of a request."""
+    try:
+        return not text.encode("latin-1").translate(None, _SENDABLE)
+    except UnicodeEncodeError:
+        return False
+
+
+@lru_cache(maxsize=64)
+def _is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
 
 
 def _unsendable(path: str, headers: Mapping[str, str]) -> str:
@@ -93,7 +111,8 @@ def sign_request(
 
     The path includes the query. Of `headers` the signature covers Content-MD5.
     """
-    quoted, kind = quote(key, safe="/~"), address.kind
+    plain = key.isascii() and not key.encode().translate(None, _PLAIN)
+    quoted, kind = key if plain else quote(key, safe="/~"), address.kind
     resource = f"/{address.bucket}/{quoted}"
     if address.in_path:
         path = resource = resource if key else f"/{address.bucket}"
@@ -106,12 +125,20 @@ def sign_request(
     date, token = _date(int(time.time())), f"{kind.prefix}security-token"
     covered_token = f"{token}:{keys.token}\n" if keys.token else ""
     text = f"{method}\n{headers.get('Content-MD5', '')}\n\n{date}\n{covered_token}{resource}"
-    digest = hmac.digest(keys.secret_key.encode(), text.encode(), "sha1")
-    authorization = f"{kind.scheme} {keys.access_key}:{base64.b64encode(digest).decode('ascii')}"
+    digest = _keyed(keys.secret_key).copy()
+    digest.update(text.encode())
+    signature = binascii.b2a_base64(digest.digest(), newline=False).decode("ascii")
+    authorization = f"{kind.scheme} {keys.access_key}:{signature}"
     signed_headers = {"Host": address.host, "Date": date, "Authorization": authorization, **headers}
     if keys.token:
         signed_headers[token] = keys.token
     return path, signed_headers
+
+
+@lru_cache(maxsize=4)
+def _keyed(secret: str) -> hmac.HMAC:
+    """Returns the HMAC of nothing: a copy of it costs less than the key again."""
+    return hmac.new(secret.encode(), digestmod="sha1")
 
 
 def _parameter(name: str, value: str) -> str:
@@ -122,9 +149,9 @@ def _parameter(name: str, value: str) -> str:
 @lru_cache(maxsize=4)
 def _date(seconds: int) -> str:
     """Returns the time as in the Date header. Not by `strftime`, whose names depend on the locale."""
-    from email.utils import formatdate  # slow to import
-
-    return formatdate(seconds, usegmt=True)
+    year, month, day, hour, minute, second, weekday = time.gmtime(seconds)[:7]
+    date = f"{_DAYS[weekday]}, {day:02} {_MONTHS[month - 1]} {year}"
+    return f"{date} {hour:02}:{minute:02}:{second:02} GMT"
 
 
 # Characters of a redirect's target in an error.
@@ -138,6 +165,8 @@ Result = TypeVar("Result")
 
 def log_warning(text: str) -> None:
     """Logs a warning: the default of `announce`."""
+    import logging  # slow to import
+
     logging.getLogger("path_mapping").warning(text)
 
 
@@ -214,20 +243,22 @@ class Signer:
         """
         used = self.access.credentials
         try:
-            return self._attempted(attempt)
-        except Refused:
+            return attempt()
+        except Refused as error:
             if not self.renewed(used):
+                self.note_wait(error, used)
                 raise
-            return self._attempted(attempt)
-
-    def _attempted(self, attempt: Callable[[], Result]) -> Result:
         used = self.access.credentials
         try:
             return attempt()
-        except Expired as error:
-            if self.patience:
-                error.wait = partial(self.renewed, used)
+        except Refused as error:
+            self.note_wait(error, used)
             raise
+
+    def note_wait(self, error: Refused, used: Credentials) -> None:
+        """Gives an error for expired credentials the function that waits for others than `used`."""
+        if self.patience and isinstance(error, Expired):
+            error.wait = partial(self.renewed, used)
 
     def bucket(self, bucket: str) -> BucketAddress | None:
         """Returns the address of a bucket; None until `learn` has set its kind of signature."""

@@ -7,6 +7,7 @@ An abstract class rather than a protocol: Python 3.7, which training code may ru
 from __future__ import annotations
 
 import math
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Callable, NamedTuple
 
 from path_mapping.errors import StoreError
-from path_mapping.stores.http_connection import OpenConnections
 from path_mapping.stores.objects import ObjectState, StoredObject
 from path_mapping.stores.signer import Signer
 from path_mapping.stores.units import MultipartUpload, UnitRunner
@@ -44,8 +44,8 @@ class Store(ABC):
     part: int = 0
 
     @abstractmethod
-    def runner(self, connections: OpenConnections) -> UnitRunner:
-        """Returns a runner of units for one thread, until the `connections` of all threads are shut."""
+    def runner(self, closing: threading.Event) -> UnitRunner:
+        """Returns a runner of units for one thread; work in other threads ends when `closing` is set."""
 
     @abstractmethod
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
@@ -147,17 +147,6 @@ class Store(ABC):
 
         `left` are the ids of our own earlier uploads of this key, the oldest first. The last one is resumed,
         unless it has gone; the others are aborted.
-        """
-        raise NotImplementedError
-
-    def end_parts(
-        self, bucket: str, key: str, upload: str, etags: tuple[str, ...], size: int, compared: bool = True
-    ) -> str | None:
-        """Completes an upload: makes one object of `size` bytes; returns its ETag, without quotes.
-
-        None if the upload, or a part of it, has gone, and the object does not exist: it must begin anew. If
-        the parts were not `compared`, their ETags tell nothing about their content. Raises `StoreError` if
-        the upload may still be completed, or the store refused.
         """
         raise NotImplementedError
 

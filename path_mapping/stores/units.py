@@ -6,7 +6,6 @@ Each has a `number`, which identifies its outcome. Sizes, offsets and lengths ar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, Union
 
 
@@ -171,10 +170,10 @@ def bytes_of(unit: Unit) -> int:
 
 
 class UnitRunner(ABC):
-    """Runs units, one at a time; used by one thread."""
+    """Runs units, many at a time, as tasks of one thread (see `waits`)."""
 
     @abstractmethod
-    def run(self, unit: Unit, moved: Callable[[int], None]) -> Any:
+    async def run(self, unit: Unit, moved: Callable[[int], None]) -> Any:
         """Runs a unit and returns its result; `moved` is called with the number of bytes of each piece.
 
         Raises:
@@ -183,14 +182,10 @@ class UnitRunner(ABC):
             Cancelled: the transfer was cancelled.
         """
 
-    def ask_ahead(self, units: Sequence[Unit]) -> None:
-        """May begin units that `run` gets soon, each once; errors are raised by `run`."""
-        return
-
-    def given_up(self, unit: Unit, error: Exception) -> Exception:
+    async def given_up(self, unit: Unit, error: Exception) -> Exception:
         """Returns the error to report after the last attempt at a unit; may clean up after the attempts."""
         return error
 
     def close(self) -> None:
-        """Releases connections and file handles, if it has any."""
+        """Releases connections and file handles, after the last task."""
         return

@@ -1,4 +1,4 @@
-"""Moves the files of a transfer: chooses a pool, hands out their units in batches, counts what is done."""
+"""Moves the files of a transfer: chooses a pool, hands out their units, counts what is done."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ from path_mapping.transfer.parts import (
     MIB,
     RANGE,
     PoolSize,
-    batch_limit,
     is_small,
     pool_size,
 )
+from path_mapping.workers.loop import Loop, Outcome, Pool
 from path_mapping.workers.retry import RetriedStore
-from path_mapping.workers.start_pool import start_pool
-from path_mapping.workers.thread_pool import Batch, Outcome, Pool
 
 
 class Progress(NamedTuple):
@@ -144,8 +142,6 @@ class Scheduler:
         self._ready: deque[tuple[RunningJob, Iterator[Unit]]] = deque()
         # By the number of a unit.
         self._known: dict[int, tuple[RunningJob, Unit]] = {}
-        # The last unit of each batch in progress.
-        self._ends: set[int] = set()
 
     def run(self, copies: Iterable[Copy], left: int) -> None:
         """Moves these files of the work; `left` is their number.
@@ -158,17 +154,15 @@ class Scheduler:
         while True:
             if self._cancel.is_set():
                 raise Cancelled
-            while len(self._ends) < self._pool.room:
-                batch = self._batch(source, batch_limit(left, self._pool.room, 1 + self._pool.ahead))
-                if not batch:
+            while True:
+                units = self._next_units(source, self._pool.wanted(left))
+                if not units:
                     break
-                left -= len(batch)
-                self._ends.add(batch[-1].number)
-                self._pool.submit(batch)
-            if not self._ends:
+                left = max(0, left - len(units))
+                self._pool.submit(units)
+            if not self._known:
                 return
             for outcome in self._pool.outcomes(POLL_SECONDS):
-                self._ends.discard(outcome.number)
                 self._receive(outcome)
 
     def close(self) -> None:
@@ -177,17 +171,17 @@ class Scheduler:
             running.job.abandon()
         self._running.clear()
 
-    def _batch(self, source: Iterator[Job], limit: int) -> Batch:
+    def _next_units(self, source: Iterator[Job], most: int) -> list[Unit]:
         """Returns the next units, limited in number and bytes; files that cannot begin fail meanwhile."""
-        batch: Batch = []
+        units: list[Unit] = []
         size = 0
-        while len(batch) < limit and size < BATCH_BYTES:
+        while len(units) < most and size < BATCH_BYTES:
             unit = self._next_unit(source)
             if unit is None:
                 break
-            batch.append(unit)
+            units.append(unit)
             size += bytes_of(unit) or BATCH_BYTES
-        return batch
+        return units
 
     def _next_unit(self, source: Iterator[Job]) -> Unit | None:
         """Returns a unit of the running jobs, in turn; begins further jobs while there are too few."""
@@ -289,11 +283,18 @@ def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None
     tally.report()
     whole = retries = 0
     round_trip = 0.0
+    signer = to.store.signer
 
     @contextmanager
     def scheduler(size: PoolSize) -> Iterator[Scheduler]:
         nonlocal whole, retries
-        pool = start_pool(to, size.processes, size.threads, size.ahead, tally.moved)
+        pool: Pool
+        if size.processes:
+            from path_mapping.workers.worker_processes import ProcessPool  # slow to import
+
+            pool = ProcessPool(to, size.processes, size.connections)
+        else:
+            pool = Loop(to, size.connections if signer is not None else 1, tally.moved)
         running = Scheduler(work, pool, tally, to.cancel, size.processes > 0)
         try:
             yield running
@@ -303,7 +304,6 @@ def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None
         whole, retries = whole + running.whole, retries + running.retries
 
     copies, left = work.copies, work.files
-    signer = to.store.signer
     if signer is not None and not is_small(pieces, work.size):
         near = list(itertools.islice(copies, PROBED))
         probes = _smallest(near)
@@ -315,9 +315,8 @@ def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None
                 alone.run([probe], 1)
                 round_trip = time.monotonic() - begun
     if left:
-        decrypts = work.down and signer is not None and signer.context is not None
         cores = len(os.sched_getaffinity(0))
-        size = pool_size(pieces, work.size, cores, round_trip=round_trip, ahead=work.down, decrypts=decrypts)
+        size = pool_size(pieces, work.size, cores, round_trip=round_trip)
         with scheduler(size) as all_of_them:
             all_of_them.run(copies, left)
     return whole, retries

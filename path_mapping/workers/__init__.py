@@ -1,1 +1,1 @@
-"""Runs the requests of a transfer in threads and processes, with retries and a rate limit."""
+"""Runs the requests of a transfer in event loops and processes, with retries and a rate limit."""

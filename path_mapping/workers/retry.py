@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Callable, NamedTuple, TypeVar
@@ -21,8 +20,10 @@ from path_mapping.errors import (
     TargetRemoved,
     Unreachable,
 )
+from path_mapping.stores.blocking import run
 from path_mapping.stores.objects import ObjectState, StoredObject
 from path_mapping.stores.store import MOST_DELETED, Store
+from path_mapping.stores.waits import elsewhere, pause
 
 if TYPE_CHECKING:
     import tenacity
@@ -76,6 +77,8 @@ def ignore_retry(trouble: Trouble) -> None:
 
 def seconds_before(attempts: int, error: BaseException | None) -> float:
     """Returns the wait before the next attempt, after so many failures, the last one with this error."""
+    import random  # slow to import
+
     asked = error.after if isinstance(error, SlowDown) and error.after else 0.0
     longest = min(LONGEST_WAIT, 0.3 * 2.0 ** min(attempts - 1, 10))
     return asked + random.uniform(longest / 10, longest)
@@ -95,56 +98,72 @@ class RetriedStore:
         self.cancel = cancel or threading.Event()
         self.patience, self.troubled = patience, troubled
 
-    def retrying(
-        self, work: Callable[[], Result], failed: Callable[[Unreachable], None] = lambda error: None
-    ) -> Result:
+    def retrying(self, work: Callable[[], Result]) -> Result:
         """Calls `work` until it does not raise `Unreachable`, or `patience` is over.
 
         The waits between attempts grow exponentially to their limit and are jittered, so that many clients do
         not come back together. They are at least as long as the service asks for with Retry-After, and end
-        when `cancel` is set. Each error is passed to `failed`, and to `troubled` as a `Trouble`. A wait for
-        renewed credentials, see `Expired`, is not an attempt.
+        when `cancel` is set. Each error is passed to `troubled` as a `Trouble`. A wait for renewed
+        credentials, see `Expired`, is not an attempt.
 
         Raises:
             Unreachable: the last attempt failed.
             Cancelled: `cancel` is set.
             Exception: anything else that `work` raises, at once.
         """
+
+        async def attempt() -> Result:
+            return work()
+
+        return run(self.retrying_task(attempt, lambda error: None), self.cancel.wait)
+
+    async def retrying_task(
+        self, work: Callable[[], Awaitable[Result]], failed: Callable[[Unreachable], None]
+    ) -> Result:
+        """See `retrying`: the same for a task (see `stores.waits`). Each error is passed to `failed`, too."""
         since = math.nan
 
-        def attempt() -> Result:
+        async def attempt() -> Result:
             nonlocal since
-            while True:
-                self.check()
-                try:
-                    return work()
-                except Expired as error:
-                    if error.wait is None or not (error.wait(self.cancel.wait) or self.cancel.is_set()):
-                        raise
-                except Unreachable as error:
-                    since = time.monotonic() if math.isnan(since) else since
-                    failed(error)
-                    self.troubled(Trouble(str(error), since, self.patience.until(since)))
-                    raise
+            try:
+                return await self._with_late_keys(work)
+            except Unreachable as error:
+                since = time.monotonic() if math.isnan(since) else since
+                failed(error)
+                self.troubled(Trouble(str(error), since, self.patience.until(since)))
+                raise
 
         try:
             # Nearly always the only attempt: a policy of tenacity costs as much as a small request.
-            return attempt()
+            return await attempt()
         except Unreachable as error:
             first = [error]
 
-        def again() -> Result:
+        async def again() -> Result:
             if first:
                 raise first.pop()
-            return attempt()
+            return await attempt()
 
         try:
-            return self._policy(since)(again)
+            return await self._policy(since)(again)
         except Unreachable:
             self.check()
             raise
 
-    def _policy(self, since: float) -> tenacity.Retrying:
+    async def _with_late_keys(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Waits for renewed credentials as often as it takes."""
+        while True:
+            self.check()
+            try:
+                return await work()
+            except Expired as error:
+                if error.wait is None:
+                    raise
+                waiting = partial(error.wait, self.cancel.wait)
+                if not (await elsewhere(waiting, slow=True) or self.cancel.is_set()):
+                    raise
+
+    def _policy(self, since: float) -> tenacity.AsyncRetrying:
         """Returns the policy for a request that first failed at `since`."""
         import tenacity
 
@@ -159,11 +178,11 @@ class RetriedStore:
         def error_of(state: tenacity.RetryCallState) -> BaseException | None:
             return state.outcome.exception() if state.outcome is not None else None
 
-        return tenacity.Retrying(
+        return tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(Unreachable),
             stop=is_over,
             wait=seconds,
-            sleep=tenacity.sleep_using_event(self.cancel),
+            sleep=pause,
             reraise=True,
         )
 

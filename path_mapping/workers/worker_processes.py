@@ -9,13 +9,18 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from path_mapping.errors import NoWorkers, WorkersLost
-from path_mapping.stores.units import Unit
+from path_mapping.stores.units import Unit, bytes_of
+from path_mapping.workers.loop import Outcomes, Pool
 from path_mapping.workers.retry import RetriedStore, Trouble
-from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, Pool
-from path_mapping.workers.worker_process import MessageSocket, RenewalWanted, WorkerSetup
+from path_mapping.workers.worker_process import NO_LOOP, MessageSocket, RenewalWanted, WorkerSetup
 
+# Small units that a worker has beside those that it works at, and bytes of a large one, of which it has some.
+READY = 48
+SPARE = 2
+BATCH_BYTES = 16 << 20
 # Seconds; max. wait for a killed process.
 END_SECONDS = 5.0
 # Directory of the package, which is not in `sys.path` if an import hook finds it.
@@ -28,10 +33,7 @@ _PROGRAM = (
 
 
 class WorkerProcess:
-    """One process, the connection to it, and the units whose outcomes it has not reported.
-
-    `ends` are the numbers of the last units of its batches.
-    """
+    """One process, the connection to it, and the units that it has not reported, of `size` bytes."""
 
     def __init__(self, setup: WorkerSetup) -> None:
         ours, theirs = socket.socketpair()
@@ -51,17 +53,29 @@ class WorkerProcess:
             raise
         finally:
             theirs.close()
-        # By their numbers, in the order of the batches.
+        # By their numbers.
         self.units: dict[int, Unit] = {}
-        self.ends: set[int] = set()
+        self.size = 0
         self.send(setup)
+
+    def add(self, units: list[Unit]) -> None:
+        """Notes units that it gets."""
+        self.units.update((unit.number, unit) for unit in units)
+        self.size += sum(map(bytes_of, units))
+
+    def drop(self, number: int) -> None:
+        """Forgets a unit that it has reported."""
+        self.size -= bytes_of(self.units.pop(number))
 
     def send(self, message: object) -> None:
         """Sends a message; a dead process is noticed where its connection is read."""
-        try:
+        with suppress(OSError):
             self.connection.send(message)
-        except OSError:
-            return
+
+    def flush(self) -> None:
+        """Sends what the process has not received."""
+        with suppress(OSError):
+            self.connection.flush()
 
     def end(self) -> None:
         """Kills the process."""
@@ -73,18 +87,17 @@ class WorkerProcess:
 
 
 class ProcessPool(Pool):
-    """A pool of worker processes with some threads each."""
+    """A pool of worker processes, each with an event loop of so many connections."""
 
-    def __init__(self, to: RetriedStore, processes: int, threads: int, ahead: int) -> None:
+    def __init__(self, to: RetriedStore, processes: int, connections: int) -> None:
         assert to.store.signer is not None
         self._signer = signer = to.store.signer
         self._troubled = to.troubled
+        self._connections = connections
         self._workers: list[WorkerProcess] = []
         # Unlike an epoll selector, it needs no file descriptor.
         self._ready = selectors.PollSelector()
-        self.ahead = ahead
-        self.room = processes * (threads + max(2, threads // 2))
-        setup = WorkerSetup(signer.access, signer.patience, threads, ahead, to.patience)
+        setup = WorkerSetup(signer.access, signer.patience, connections, to.patience)
         try:
             for _ in range(processes):
                 worker = WorkerProcess(setup)
@@ -97,57 +110,68 @@ class ProcessPool(Pool):
             self.close()
             raise
 
-    def submit(self, batch: Batch) -> None:
-        """See `Pool.submit`. The worker with the fewest batches gets the batch."""
-        worker = min(self._workers, key=lambda worker: len(worker.ends))
-        worker.units.update((unit.number, unit) for unit in batch)
-        worker.ends.add(batch[-1].number)
-        worker.send(batch)
+    def wanted(self, left: int) -> int:
+        """See `Pool.wanted`. Each worker has some more than it works at; the rest is shared in the end."""
+        worker = self._idlest()
+        has, least = len(worker.units), self._connections + SPARE
+        if has >= least and worker.size > least * BATCH_BYTES:
+            return 0
+        most = min(self._connections + READY, left // (2 * len(self._workers)))
+        # Few messages, as each wakes up two processes; but no worker must wait for one.
+        return most - has if most - has >= READY // 2 else max(0, least - has)
+
+    def _idlest(self) -> WorkerProcess:
+        return min(self._workers, key=lambda worker: len(worker.units))
+
+    def submit(self, units: list[Unit]) -> None:
+        """See `Pool.submit`. The worker with the fewest units gets them."""
+        worker = self._idlest()
+        worker.add(units)
+        worker.send(units)
 
     def outcomes(self, seconds: float) -> Outcomes:
         """See `Pool.outcomes`. A `SlowDown` in one worker is passed on to all others."""
+        for worker in self._workers:
+            worker.flush()
         outcomes: Outcomes = []
         for key, _ in self._ready.select(seconds):
             worker = key.data
             try:
-                message = worker.connection.receive()
+                for message in worker.connection.messages():
+                    self._receive(worker, message, outcomes)
             except (EOFError, OSError):
                 self._lost(worker)
-                continue
-            if isinstance(message, list):
-                outcomes += message
-                for outcome in message:
-                    del worker.units[outcome.number]
-                    worker.ends.discard(outcome.number)
-            elif isinstance(message, Trouble):
-                self._troubled(message)
-            elif isinstance(message, RenewalWanted):
-                self._signer.renewed(message.used, pause=lambda seconds: True)
-                worker.send(self._signer.access.credentials)
-            else:
-                for other in self._workers:
-                    if other is not worker:
-                        other.send(message)
         return outcomes
 
+    def _receive(self, worker: WorkerProcess, message: Any, outcomes: Outcomes) -> None:
+        if isinstance(message, list):
+            outcomes += message
+            for outcome in message:
+                worker.drop(outcome.number)
+        elif isinstance(message, Trouble):
+            self._troubled(message)
+        elif isinstance(message, RenewalWanted):
+            self._signer.renewed(message.used, pause=lambda seconds: True)
+            worker.send(self._signer.access.credentials)
+        else:
+            for other in self._workers:
+                if other is not worker:
+                    other.send(message)
+
     def _lost(self, worker: WorkerProcess) -> None:
-        """Submits the units that a dead worker has not reported to the others, in the same batches."""
+        """Submits the units that a dead worker has not reported to the others."""
         self._workers.remove(worker)
         self._ready.unregister(worker.connection)
         worker.end()
         if not self._workers:
             code = worker.process.returncode
-            if code == NO_THREADS:
-                raise NoWorkers("no worker process of the transfer can start its threads")
+            if code == NO_LOOP:
+                raise NoWorkers("no worker process of the transfer can start its event loop")
             raise WorkersLost(
                 f"all worker processes of the transfer died, the last one with exit code {code}"
             )
-        batch: Batch = []
         for unit in worker.units.values():
-            batch.append(unit)
-            if unit.number in worker.ends:
-                self.submit(batch)
-                batch = []
+            self.submit([unit])
 
     def close(self) -> None:
         for worker in self._workers:

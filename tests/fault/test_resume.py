@@ -16,7 +16,7 @@ from ma_boot.desk.rehearsal.obs_server.signatures import KeyPair as Known
 from path_mapping.errors import Cancelled, Refused, Replaced, TransferFailed
 from path_mapping.planning.record import BegunUploads
 from path_mapping.stores.access import Access, Credentials
-from path_mapping.stores.http_connection import OpenConnections
+from path_mapping.stores.blocking import run
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.stores.units import PutPart
 from path_mapping.transfer import scheduler
@@ -203,7 +203,7 @@ class TestInterruptedUpload:
         for number in range(1, parts + 1):
             span = ((number - 1) * 5 * MIB, 5 * MIB)
             part = PutPart(0, "bucket", "large", upload_id, number, *span, str(base / "large"), "", True)
-            store.runner(OpenConnections()).run(part, lambda size: None)
+            run(store.runner(threading.Event()).run(part, lambda size: None))
         return upload_id
 
     def test_missing_parts_alone_are_uploaded(self, store: ObsStore, obs: MemoryObs, tmp_path: Path) -> None:
@@ -280,8 +280,8 @@ class TestCredentials:
     def test_worker_processes_wait_for_new_keys(
         self, obs: MemoryObs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Also those whose requests for small files were sent ahead, signed with the old ones."""
-        monkeypatch.setattr(scheduler, "pool_size", lambda *of, **more: PoolSize(2, 2, 7))
+        """Also those whose requests were in flight, signed with the old ones."""
+        monkeypatch.setattr(scheduler, "pool_size", lambda *of, **more: PoolSize(2, 16))
         small = write(tmp_path, {f"out/{number:03}": b"small" for number in range(600)})
         send(obs_store(obs.url), small, route("out", "in/"))
         begun, keys = len(obs.seen), [KEYS]

@@ -111,11 +111,11 @@ from path_mapping.errors import NoWorkers
 from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.workers.retry import RetriedStore
-from path_mapping.workers.start_pool import start_pool
+from path_mapping.workers.worker_processes import ProcessPool
 
 to = RetriedStore(ObsStore(Access("http://127.0.0.1:9", Credentials("a", "s"))))
 try:
-    pool = start_pool(to, int(sys.argv[1]), 2, 0, lambda number, size: None)
+    pool = ProcessPool(to, int(sys.argv[1]), 2)
     while True:
         pool.outcomes(1)
 except NoWorkers as error:
@@ -125,9 +125,8 @@ except NoWorkers as error:
 
 @pytest.mark.parametrize(
     ("count", "processes", "why"),
-    [(1, 0, "no thread can be started"), (1, 2, "no worker process can be started"),
-     (2, 1, "no worker process of the transfer can start its threads")],
-)  # fmt: skip
+    [(1, 2, "no worker process can be started")],
+)
 def test_limit_is_named_for_workers_of_a_transfer(
     limited: Limit, count: int, processes: int, why: str
 ) -> None:

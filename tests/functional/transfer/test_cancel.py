@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import random
 import socket
-import ssl
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,11 +16,10 @@ import pytest
 from path_mapping.errors import Cancelled
 from path_mapping.localfs.names import is_temporary
 from path_mapping.localfs.source_file import md5_of
-from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin
 from path_mapping.stores.units import GetFile
 from path_mapping.transfer.scheduler import Progress
+from path_mapping.workers.loop import Loop
 from path_mapping.workers.retry import RetriedStore
-from path_mapping.workers.thread_pool import ThreadPool
 from tests.obs import MemoryObs
 from tests.transfers import fetch, obs_store, tls_context, tree
 
@@ -76,32 +72,18 @@ def dripping(tmp_path: Path) -> Iterator[Dripping]:
         yield server
 
 
-def test_no_ciphertext_is_taken_for_the_body_when_a_connection_is_shut(
-    dripping: Dripping, tmp_path: Path
-) -> None:
-    """Data in the buffers of the kernel when another thread shuts the connection."""
-    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
-    connection = HttpConnection(Origin("localhost", dripping.port, True), context, 5.0, bytearray(64 << 10))
-    connection.send(b"GET /bucket/a HTTP/1.1\r\n\r\n")
-    pieces, received = connection.body(connection.response()), b""
-    with suppress(ConnectionFailed):
-        while True:
-            received += next(pieces)
-            connection.shut()
-    connection.close()
-    assert received == CONTENT[: len(received)] != CONTENT
-
-
 def test_a_file_of_a_closed_pool_is_whole_or_not_there(dripping: Dripping, tmp_path: Path) -> None:
     """As after Ctrl-C: the pool is closed in the middle of its files, without a cancelled transfer."""
     draw, root = random.Random(7), tmp_path / "in"
     store = obs_store(f"https://localhost:{dripping.port}", bundle=str(tmp_path / "ca.pem"))
     for attempt in range(40):
-        pool = ThreadPool(RetriedStore(store), 3, 0)
+        pool = Loop(RetriedStore(store), 3)
         for number in range(6):
             path = os.fspath(root / f"{attempt}-{number}")
             pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(root))])
-        time.sleep(draw.uniform(0.02, 0.08))
+        until = time.monotonic() + draw.uniform(0.02, 0.08)
+        while time.monotonic() < until:
+            pool.outcomes(0.01)
         pool.close()
     files = list(root.iterdir())
     assert 0 < len(files) < 6 * 40, "none was given up, or all of them"
@@ -111,7 +93,7 @@ def test_a_file_of_a_closed_pool_is_whole_or_not_there(dripping: Dripping, tmp_p
 def test_a_kept_connection_that_ended_is_no_fault(dripping: Dripping, tmp_path: Path) -> None:
     dripping.most = 1
     store = obs_store(f"https://localhost:{dripping.port}", bundle=str(tmp_path / "ca.pem"))
-    pool = ThreadPool(RetriedStore(store), 1, 0)
+    pool = Loop(RetriedStore(store), 1)
     for number in range(3):
         path = os.fspath(tmp_path / "in" / str(number))
         pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(tmp_path))])
@@ -148,52 +130,6 @@ def test_cancelled_downloads_leave_nothing_in_the_process_and_are_resumed(
     assert tree(tmp_path / "in") == {"large": large}
     ranges = [seen.headers["range"] for seen in obs.seen if "range" in seen.headers]
     assert 1 <= len(ranges) < 6, "what the first run fetched stayed"
-
-
-def test_as_many_threads_as_there_may_be() -> None:
-    """With a limit that lets only some of them start; none of those stays behind."""
-    program = f"""
-import resource, sys, threading
-sys.path[:0] = {sys.path!r}
-from path_mapping.errors import WorkersLost
-from path_mapping.workers.retry import RetriedStore
-from path_mapping.workers.thread_pool import ThreadPool
-
-class Runner:
-    def run(self, unit, moved): return "done"
-    def close(self): pass
-
-class Store:
-    def runner(self, connections): return Runner()
-
-class Unit:
-    def __init__(self, number): self.number = number
-
-def tried(more):
-    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
-    try:
-        return ThreadPool(RetriedStore(Store()), 16, 0)
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-
-threading.stack_size(256 << 20)
-try:
-    tried(64 << 20)
-except WorkersLost as error:
-    print("no thread can be started" in str(error), threading.active_count())
-pool = tried(1100 << 20)
-some = threading.active_count() - 1
-for number in range(20):
-    pool.submit([Unit(number)])
-done = []
-while len(done) < 20:
-    done += pool.outcomes(5)
-pool.close()
-print(0 < some < 16, {{outcome.value for outcome in done}}, threading.active_count())
-"""
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert ended.stdout.splitlines() == ["True 1", "True {'done'} 1"], ended.stderr
 
 
 def _ignored(size: int) -> None:

@@ -19,7 +19,9 @@ import pytest
 
 from path_mapping.errors import CredentialsMissing, NotFound, Refused, TransferFailed, Unreachable
 from path_mapping.stores.access import Access, Credentials, Proxy, address_of, proxy_for
-from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin
+from path_mapping.stores.blocking import run
+from path_mapping.stores.connecting import connect
+from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin, Rooms
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.stores.open_store import open_store
 from tests.conftest import CREDENTIALS
@@ -38,6 +40,20 @@ from tests.transfers import (
 )
 
 
+def connected(origin: Origin, stall: float = 2.0, trusting: ssl.SSLContext | None = None) -> HttpConnection:
+    return run(connect(origin, trusting, stall, Rooms()))
+
+
+def sent(connection: HttpConnection, head: bytes, body: memoryview | bytes = b"") -> None:
+    run(connection.send(head, body))
+
+
+def pieces_of(connection: HttpConnection, room: int = 4096) -> Iterator[bytes]:
+    """Reads a body; each piece is at most as large as the room."""
+    view = memoryview(bytearray(room))
+    return iter(lambda: bytes(run(connection.piece(view))), b"")
+
+
 class Canned:
     """A server that answers with given bytes, whatever the request."""
 
@@ -54,10 +70,11 @@ class Canned:
                 connection.sendall(answer)
 
     def body(self) -> bytes:
-        connection = HttpConnection(self.origin, None, 2.0, bytearray(4096))
-        connection.send(b"GET / HTTP/1.1\r\n\r\n")
+        connection = connected(self.origin)
+        sent(connection, b"GET / HTTP/1.1\r\n\r\n")
         try:
-            return b"".join(bytes(piece) for piece in connection.body(connection.response()))
+            run(connection.response())
+            return b"".join(pieces_of(connection))
         finally:
             connection.close()
 
@@ -123,7 +140,7 @@ def test_large_and_small_files_over_tls(secure: Callable[[str], str], tmp_path: 
 
 @contextmanager
 def over_tls(
-    tmp_path: Path, answer: Callable[[ssl.SSLSocket], None], stall: float = 20.0, buffer: int = 4096
+    tmp_path: Path, answer: Callable[[ssl.SSLSocket], None], stall: float = 20.0
 ) -> Iterator[HttpConnection]:
     """A connection to a server with TLS that answers once."""
     context = tls_context(tmp_path / "ca.pem")
@@ -137,7 +154,7 @@ def over_tls(
         thread.start()
         origin = Origin("localhost", listener.getsockname()[1], True)
         trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
-        connection = HttpConnection(origin, trusting, stall, bytearray(buffer))
+        connection = connected(origin, stall, trusting)
         try:
             yield connection
         finally:
@@ -153,8 +170,8 @@ def test_a_small_body_goes_with_the_head_in_one_record(tmp_path: Path) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
     with over_tls(tmp_path, answer) as connection:
-        connection.send(b"PUT / HTTP/1.1\r\n\r\n", memoryview(b"body"))
-        assert connection.response().status == 200
+        sent(connection, b"PUT / HTTP/1.1\r\n\r\n", memoryview(b"body"))
+        assert run(connection.response()).status == 200
     assert arrived == [b"PUT / HTTP/1.1\r\n\r\nbody"]
 
 
@@ -162,9 +179,40 @@ def test_a_large_body_over_tls_arrives_by_the_buffer_not_by_the_record(tmp_path:
     def answer(connection: ssl.SSLSocket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000))
 
-    with over_tls(tmp_path, answer, buffer=65536) as connection:
-        pieces = [len(piece) for piece in connection.body(connection.response())]
-    assert (pieces.count(65536), sum(pieces)) == (2, 200_000)
+    with over_tls(tmp_path, answer) as connection:
+        run(connection.response())
+        pieces = [len(piece) for piece in pieces_of(connection, 65536)]
+    assert pieces.count(65536) >= 2
+    assert sum(pieces) == 200_000
+
+
+@pytest.mark.parametrize("secured", [False, True])
+def test_a_refusal_before_the_end_of_a_body_ends_the_upload(tmp_path: Path, secured: bool) -> None:
+    """From a server that reads nothing more, and keeps the connection open."""
+    context, done = tls_context(tmp_path / "ca.pem"), threading.Event()
+    source = tmp_path / "a"
+    source.write_bytes(bytes(32 << 20))
+
+    def refuse(listener: socket.socket) -> None:
+        connection = listener.accept()[0]
+        if secured:
+            connection = context.wrap_socket(connection, server_side=True)
+        with connection:
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+            done.wait(30)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=refuse, args=(listener,))
+        thread.start()
+        scheme, port = "https" if secured else "http", listener.getsockname()[1]
+        host = "localhost" if secured else "127.0.0.1"
+        store = obs_store(f"{scheme}://{host}:{port}", bundle=str(tmp_path / "ca.pem"), timeout=20.0)
+        with pytest.raises(Refused, match="HTTP 403"):
+            store.write("bucket", "a", source, "0" * 32, lambda size: None)
+        assert not done.is_set()
+        done.set()
+        thread.join()
 
 
 def test_a_body_over_tls_that_only_trickles_fails_after_the_stall_timeout(tmp_path: Path) -> None:
@@ -177,10 +225,10 @@ def test_a_body_over_tls_that_only_trickles_fails_after_the_stall_timeout(tmp_pa
                 connection.sendall(bytes(200))
                 time.sleep(0.1)
 
-    with over_tls(tmp_path, answer, stall=1.0, buffer=65536) as connection:
-        response = connection.response()
+    with over_tls(tmp_path, answer, stall=1.0) as connection:
+        run(connection.response())
         with pytest.raises(ConnectionFailed, match="receiving: only"):
-            list(connection.body(response))
+            list(pieces_of(connection, 65536))
 
 
 @pytest.mark.parametrize(
@@ -335,9 +383,9 @@ def test_messages_between_processes_do_not_print_secrets() -> None:
 
 def test_a_stale_connection_is_told_apart_from_a_fault() -> None:
     served = Canned(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-    connection = HttpConnection(served.origin, None, 2.0, bytearray(4096))
-    connection.send(b"GET / HTTP/1.1\r\n\r\n")
-    assert [bytes(piece) for piece in connection.body(connection.response())] == [b"ok"]
+    connection = connected(served.origin)
+    _asked(connection)
+    assert list(pieces_of(connection)) == [b"ok"]
     with pytest.raises(ConnectionFailed) as raised:
         _asked(connection)
     assert raised.value.stale
@@ -345,8 +393,8 @@ def test_a_stale_connection_is_told_apart_from_a_fault() -> None:
 
 
 def _asked(connection: HttpConnection) -> None:
-    connection.send(b"GET / HTTP/1.1\r\n\r\n")
-    connection.response()
+    sent(connection, b"GET / HTTP/1.1\r\n\r\n")
+    run(connection.response())
 
 
 def test_missing_credentials_are_all_reported_at_once() -> None:

@@ -27,12 +27,9 @@ from path_mapping.stores.objects import Checksums, part_sizes_of
 from path_mapping.stores.responses import seconds_to_wait
 from path_mapping.transfer.download_jobs import is_good
 from path_mapping.transfer.parts import (
-    BATCH,
     MIB,
-    MOST_IN_FLIGHT,
-    MOST_THREADS,
+    MOST_CONNECTIONS,
     PoolSize,
-    batch_limit,
     identity,
     part_size,
     parts_that_count,
@@ -59,41 +56,20 @@ def test_parts_cover_the_file_exactly_and_are_never_too_many(size: int, least: i
 def test_a_pool_stays_small(files: int, size: int, cores: int, round_trip: float) -> None:
     pool = pool_size(files, size, cores, round_trip)
     assert 0 <= pool.processes <= min(8, cores)
-    assert 1 <= pool.threads * max(1, pool.processes) <= MOST_THREADS
-    pool = pool_size(files, size, cores, round_trip, ahead=True)
-    requests = pool.threads * max(1, pool.processes) * (1 + pool.ahead)
-    assert requests <= (MOST_IN_FLIGHT if pool.ahead else MOST_THREADS)
+    assert 1 <= pool.connections * max(1, pool.processes) <= MOST_CONNECTIONS
 
 
-def test_few_files_need_no_process_and_long_round_trips_more_threads() -> None:
+def test_few_files_need_no_process_and_long_round_trips_more_connections() -> None:
     assert pool_size(3, 1000, 8, 0.0) == PoolSize(0, 1)
     assert pool_size(10_000, 160 * MIB, 2, 0.0005) == PoolSize(2, 8)
-    assert pool_size(10_000, 160 * MIB, 2, 0.02) == PoolSize(2, 40)
+    assert pool_size(10_000, 160 * MIB, 2, 0.02) == PoolSize(2, 80)
     assert pool_size(10_000, 160 * MIB, 64, 0.0005) == PoolSize(8, 8)
     assert pool_size(10_000, 160 * MIB, 64, 0.01) == PoolSize(8, 12)
+    assert pool_size(10_000, 160 * MIB, 2, 5.0) == PoolSize(2, 96)
+    assert pool_size(1_500, 24 * MIB, 2, 5.0) == PoolSize(2, 46)  # 16 files for a connection
     assert pool_size(10_000, 160 * MIB, 1, 0.0).processes == 0
-    assert pool_size(132, 2048 * MIB, 2, 0.0) == PoolSize(0, 8)
-    assert pool_size(132, 2048 * MIB, 2, 0.0, ahead=True, decrypts=True) == PoolSize(2, 4)
-
-
-def test_small_objects_are_asked_for_ahead_by_few_threads() -> None:
-    assert pool_size(10_000, 160 * MIB, 2, 0.02, ahead=True) == PoolSize(2, 4, 19)
-    assert pool_size(10_000, 160 * MIB, 1, 0.02, ahead=True) == PoolSize(0, 4, 19)
-    assert pool_size(10_000, 160 * MIB, 64, 0.02, ahead=True) == PoolSize(8, 4, 5)
-    assert pool_size(10_000, 160 * MIB, 2, 0.0003, ahead=True) == PoolSize(2, 4, 7)
-    assert pool_size(10_000, 160 * MIB, 2, 5.0, ahead=True) == PoolSize(2, 4, 23)
-    large = pool_size(10_000, 10_000 * MIB, 2, 0.02)
-    assert pool_size(10_000, 10_000 * MIB, 2, 0.02, ahead=True) == large == PoolSize(2, 40)
-    assert pool_size(300, 1000, 2, 0.02, ahead=True).ahead == 0
-    assert pool_size(1_500, 24 * MIB, 2, 5.0, ahead=True) == PoolSize(2, 4, 10)  # 16 files for a connection
-
-
-@given(st.integers(0, 10**7), st.integers(1, 200), st.integers(1, 24))
-def test_batches_get_smaller_towards_the_end(left: int, room: int, together: int) -> None:
-    limit = batch_limit(left, room, together)
-    assert min(together, max(1, left)) <= limit <= BATCH
-    assert limit <= max(1, left)
-    assert limit <= max(together, left / (2 * room))
+    assert pool_size(132, 2048 * MIB, 2, 0.0) == PoolSize(2, 4)
+    assert pool_size(132, 2048 * MIB, 2, 0.02) == PoolSize(2, 66)
 
 
 def test_only_parts_of_the_planned_size_count() -> None:

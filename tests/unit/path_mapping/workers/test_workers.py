@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import select
 import socket
 import threading
 import time
@@ -13,8 +14,9 @@ from hypothesis import given, strategies as st
 
 from path_mapping.errors import Corrupted, SlowDown, Unreachable
 from path_mapping.stores.units import GetFile
+from path_mapping.workers.loop import Loop, Outcome
+from path_mapping.workers.rate_limit import RateLimit
 from path_mapping.workers.retry import RetriedStore, RetryPolicy, Trouble, seconds_before
-from path_mapping.workers.thread_pool import Outcome, RateLimit, ThreadPool
 from path_mapping.workers.worker_process import MessageSocket
 from tests.transfers import PartialStore, SilentHandler, obs_store, serving
 
@@ -162,11 +164,11 @@ class Limited(SilentHandler):
         self.wfile.write(b"good" if good else b"slow")
 
 
-def test_many_threads_download_everything_from_a_service_that_first_refuses_most(tmp_path: Path) -> None:
+def test_many_connections_download_everything_from_a_service_that_first_refuses_most(tmp_path: Path) -> None:
     root = str(tmp_path / "in")
     outcomes: list[Outcome] = []
     with serving(Limited) as url:
-        pool = ThreadPool(RetriedStore(obs_store(url)), 16, 0)
+        pool = Loop(RetriedStore(obs_store(url)), 16)
         for number in range(600):
             pool.submit([GetFile(number, "bucket", f"{number}", 4, f"{root}/{number}", root)])
         while len(outcomes) < 600:
@@ -177,6 +179,15 @@ def test_many_threads_download_everything_from_a_service_that_first_refuses_most
     assert 0 < Limited.refused < 300
 
 
+def received(end: MessageSocket, count: int) -> list[object]:
+    """Returns so many messages."""
+    messages: list[object] = []
+    while len(messages) < count:
+        select.select([end], [], [], 10)
+        messages += end.messages()
+    return messages
+
+
 @given(
     st.lists(st.one_of(st.none(), st.text(), st.binary(max_size=3000), st.lists(st.integers())), max_size=6)
 )
@@ -184,20 +195,24 @@ def test_messages_arrive_whole_and_in_order(messages: list[object]) -> None:
     ours, theirs = (MessageSocket(end) for end in socket.socketpair())
     for message in messages:
         ours.send(message)
+    assert received(theirs, len(messages)) == messages
     ours.close()
-    assert [theirs.receive() for _ in messages] == messages
     with pytest.raises(EOFError):
-        theirs.receive()
+        list(theirs.messages())
     theirs.close()
 
 
 def test_a_message_may_be_larger_than_what_the_kernel_holds() -> None:
+    """The sender does not wait; it keeps the rest until it is called again."""
     ours, theirs = (MessageSocket(end) for end in socket.socketpair())
     large = [bytes([number]) * (1 << 20) for number in range(9)]
-    sender = threading.Thread(target=ours.send, args=(large,))
-    sender.start()
-    assert theirs.receive() == large
-    sender.join()
+    ours.send(large)
+    messages: list[object] = []
+    while not messages:
+        ours.flush()
+        messages += theirs.messages()
+    assert messages == [large]
+    assert ours.flush()
     ours.close()
     theirs.close()
 
@@ -209,5 +224,5 @@ def test_half_a_message_is_the_end() -> None:
     raw.close()
     other = MessageSocket(end)
     with pytest.raises(EOFError, match="the other end was closed"):
-        other.receive()
+        list(other.messages())
     other.close()

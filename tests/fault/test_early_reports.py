@@ -1,4 +1,4 @@
-"""A batch whose last file takes long: its finished files are reported before its end."""
+"""Units that were submitted together, of which one takes long: the others are reported meanwhile."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from path_mapping.stores.units import PutFile
+from path_mapping.stores.units import PutFile, Unit
+from path_mapping.workers.loop import Loop, Outcome, Pool
 from path_mapping.workers.retry import RetriedStore
-from path_mapping.workers.start_pool import start_pool
-from path_mapping.workers.thread_pool import Batch, Outcome, Pool
+from path_mapping.workers.worker_processes import ProcessPool
 from tests.functional.node import eventually
 from tests.obs import MemoryObs, obs_fault
 from tests.transfers import obs_store, workers, write
 
-THREADS, PROCESSES = 0, 2
-
 
 def started(url: str, processes: int) -> Pool:
-    return start_pool(RetriedStore(obs_store(url)), processes, 1, 0, lambda number, size: None)
+    to = RetriedStore(obs_store(url))
+    return ProcessPool(to, processes, 1) if processes else Loop(to, 1)
 
 
-def batch(base: Path, *names: str) -> Batch:
+def batch(base: Path, *names: str) -> list[Unit]:
     write(base, {f"out/{name}": name.encode() for name in names})
     return [
         PutFile(number, "bucket", f"out/{name}", len(name), os.fspath(base / "out" / name), False)
@@ -43,8 +42,8 @@ def outcomes(pool: Pool, count: int) -> list[Outcome]:
     return received
 
 
-@pytest.mark.parametrize("processes", [THREADS, PROCESSES])
-def test_finished_files_are_reported_before_the_batch_ends(
+@pytest.mark.parametrize("processes", [0, 2])
+def test_finished_files_are_reported_while_another_takes_long(
     obs: MemoryObs, tmp_path: Path, processes: int
 ) -> None:
     obs.faults.append(obs_fault("hang", "PUT", "/out/c"))
@@ -58,7 +57,7 @@ def test_finished_files_are_reported_before_the_batch_ends(
 
 def test_next_worker_skips_files_reported_by_a_dead_one(obs: MemoryObs, tmp_path: Path) -> None:
     obs.faults.append(obs_fault("hang", "PUT", "/out/c", times=1))
-    pool = started(obs.url, PROCESSES)
+    pool = started(obs.url, 2)
     pool.submit(batch(tmp_path, "a", "b", "c", "d"))
     assert [outcome.number for outcome in outcomes(pool, 2)] == [0, 1]
     os.kill(workers()[0], signal.SIGKILL)  # the first gets the first batch

@@ -1,4 +1,4 @@
-"""Pipelined requests for small objects, by a thread with several connections."""
+"""Requests for small objects, by a loop with several connections."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from path_mapping.errors import NotFound
 from path_mapping.stores.units import GetFile
+from path_mapping.workers.loop import Loop, Outcome
 from path_mapping.workers.retry import RetriedStore
-from path_mapping.workers.thread_pool import Outcome, RateLimiter, ThreadPool
 from tests.obs import MemoryObs, obs_fault
 from tests.transfers import (
     SilentHandler,
@@ -104,14 +104,14 @@ def together() -> Iterator[str]:
 def fetched(
     url: str, sizes: dict[str, int], target: Path, batches: int = 1, bundle: str = ""
 ) -> dict[str, Outcome]:
-    """The outcomes of one thread, by the names of the objects."""
+    """The outcomes of one loop, by the names of the objects."""
     root, names = os.fspath(target), list(sizes)
     units = [
         GetFile(number, "bucket", f"out/{name}", sizes[name], f"{root}/{name}", root)
         for number, name in enumerate(names)
     ]
-    limiter, each = RateLimiter(), len(units) // batches
-    pool = ThreadPool(RetriedStore(obs_store(url, bundle=bundle or None)), 1, AHEAD, limiter=limiter)
+    each = len(units) // batches
+    pool = Loop(RetriedStore(obs_store(url, bundle=bundle or None)), 1 + AHEAD)
     try:
         for start in range(0, len(units), each):
             pool.submit(list(units[start : start + each]))
@@ -188,11 +188,12 @@ def test_closed_pool_closes_pending_requests(stored: MemoryObs, tmp_path: Path) 
     before = len(os.listdir("/proc/self/fd"))
     root = os.fspath(tmp_path / "in")
     for _ in range(5):
-        pool = ThreadPool(RetriedStore(obs_store(stored.url)), 2, AHEAD)
+        pool = Loop(RetriedStore(obs_store(stored.url)), 2 * AHEAD)
         pool.submit([
             GetFile(number, "bucket", f"out/{name}", size, f"{root}/{name}", root)
             for number, (name, size) in enumerate(SIZES.items())
         ])  # fmt: skip
+        pool.outcomes(0.01)
         pool.close()
     assert [thread.name for thread in threading.enumerate() if thread.name.startswith("transfer-")] == []
     assert len(ours(before)) <= before
