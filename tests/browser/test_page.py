@@ -173,7 +173,7 @@ def test_a_job_of_512_ranks(large: str, opened: Open, window: str) -> None:
     assert view.complaints == []
     assert view.page.locator("#time g").count() == 512
     assert view.seen("#time .names b") == [str(node) for node in range(64)]
-    assert view.seen("#time .names .hit") == ["rank 133"]
+    assert view.seen("#time .names i.e-cause") == ["rank 133"]
     assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     heights = [
         box["height"]
