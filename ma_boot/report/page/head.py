@@ -6,7 +6,7 @@ Each sentence is a constant with both languages beside each other; `Text.filled`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 
@@ -18,10 +18,12 @@ from ma_boot.report.explain import meaning_of, out_of_memory
 from ma_boot.report.failure import last_words, own_words
 from ma_boot.report.hints import hints_for
 from ma_boot.report.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, in_both, same
-from ma_boot.report.timeline.job_timeline import JobOutcome, ProcessSpan, Timeline
+from ma_boot.report.timeline.job_timeline import BootRun, JobOutcome, ProcessSpan, Timeline
 from ma_boot.report.timeline.time_spent import COUNTED, time_spent
 from ma_boot.wording import Message, counted, duration, in_lines, lines_of, size
 
+# Metrics of ranks that come with a step.
+STEPS = ("loss", "step_time")
 # Nodes or hosts that are listed by name.
 MOST_NAMED = 8
 # Characters of the cause, of a hint, and of a line of output.
@@ -371,9 +373,9 @@ def _stopped(timeline: Timeline, signal: str) -> Text:
 
 
 def hung_at_the_end(timeline: Timeline) -> str:
-    """Returns the suspect of a hang of the last attempts, else the processes that hung; empty without one.
+    """Returns the suspect of a hang in the last attempts, else the processes that hung; empty without one.
 
-    A checkpoint after a hang shows that it has ended.
+    A checkpoint or a step of these processes after the hang shows that it was over.
     """
     hangs: list[tuple[float, str]] = []
     suspects: list[tuple[float, str]] = []
@@ -383,7 +385,21 @@ def hung_at_the_end(timeline: Timeline) -> str:
         began = max([began, *(at for at, _ in run.saves)])
         hangs += [(i.at, i.label) for i in run.incidents if i.kind == "hang" and i.at >= began]
         suspects += [(each.at, each.label) for each in run.stacks if each.label and each.at >= began]
-    return max(suspects if hangs and suspects else hangs, default=(0.0, ""))[1]
+    at, hung = max(suspects if hangs and suspects else hangs, default=(0.0, ""))
+    return "" if any(_has_stepped(run, hung.split(", "), at) for _, run in timeline.all_runs()) else hung
+
+
+def _has_stepped(run: BootRun, labels: Collection[str], since: float) -> bool:
+    """Returns whether one of these processes has printed a step since a moment, as far as samples show it."""
+    before = since
+    for sample in (sample for sample in run.samples if sample.at >= since):
+        # The first sample may have steps from before the moment.
+        if before > since and any(
+            f"rank {rank}" in labels for name in STEPS for rank in sample.ranks.get(name, ())
+        ):
+            return True
+        before = sample.at
+    return False
 
 
 def _without_end(timeline: Timeline) -> Text:

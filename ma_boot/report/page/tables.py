@@ -140,10 +140,12 @@ def _incident_row(members: Sequence[Incident], timeline: Timeline) -> Row:
     after = _spread([member.at for member in members])
     # A script fills in the time of day by the reader's clock.
     clock = Markup('{} <time data-as="clock" datetime="{:%Y-%m-%dT%H:%M:%SZ}"></time>').format(after, moment)
-    details = (
-        " · ".join(filter(None, (first.label, text)))[:MOST_CHARACTERS] for text in in_both(first.text)
-    )
+    details = (_cut(" · ".join(filter(None, (first.label, text)))) for text in in_both(first.text))
     return clock, _nodes_of(members, timeline), INCIDENTS.get(first.kind, same(first.kind)), Text(*details)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
 
 
 def processes_of(timeline: Timeline) -> tuple[list[Row], list[Row]]:

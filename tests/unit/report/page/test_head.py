@@ -189,6 +189,16 @@ class TestStory:
         assert chinese in page.page
         assert page.why == ("node 0, rank 1 is in load (train.py:7)" if "rank 0" not in words else "")
 
+    @pytest.mark.parametrize(("rank", "words"), [(1, ""), (0, " while rank 1 hung")])
+    def test_a_step_of_the_rank_after_its_hang_shows_that_it_was_over(self, rank: int, words: str) -> None:
+        node = hung()
+        for at in (25, 35):
+            node.at(at, "metrics", ranks={"rank": [rank], "loss": [1.5], "cpu": [1]})
+        assert seen(node).headline == f"The job was stopped by Ctrl-C{words}."
+        late = hung()
+        late.at(25, "metrics", ranks={"rank": [1], "loss": [1.5]})
+        assert "while rank 1 hung" in seen(late).headline, "its steps may be from before the hang"
+
     @pytest.mark.parametrize("since", ["start", "checkpoint"])
     def test_a_hang_that_was_over_at_the_stop_is_not_told(self, since: str) -> None:
         node = hung()

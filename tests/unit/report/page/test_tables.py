@@ -112,7 +112,8 @@ class TestIncidents:
     def test_a_cell_has_at_most_200_characters(self) -> None:
         node = node_with()
         node.at(1, "fault", target="x" * 100, fault="y" * 100)
-        assert len(seen(node).rows("incidents")[0][3]) == 200
+        text = seen(node).rows("incidents")[0][3]
+        assert (len(text), text[-2:]) == (200, "y…")
 
 
 class TestData:
