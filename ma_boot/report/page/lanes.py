@@ -162,7 +162,11 @@ def lanes_of(timeline: Timeline) -> list[Lane]:
     """Returns the lanes by node; of more than `MOST_LANES` nodes, those with a failure are preferred."""
     nodes = timeline.nodes
     failed_first = sorted(range(len(nodes)), key=lambda index: not _has_failure(nodes[index]))
-    return [lane(nodes[index], timeline.seconds) for index in sorted(failed_first[:MOST_LANES])]
+    lost = timeline.outcome.label if timeline.outcome.by == "node" else ""
+    return [
+        lane(nodes[index], timeline.seconds, lost=lost == f"node {nodes[index].number}")
+        for index in sorted(failed_first[:MOST_LANES])
+    ]
 
 
 def _has_failure(node: NodeTimeline) -> bool:
@@ -188,8 +192,8 @@ def legend_of(timeline: Timeline) -> Iterator[tuple[str, Text]]:
     yield from ((css_class, INCIDENTS[kind]) for kind, css_class in marks.items() if kind in kinds)
 
 
-def lane(node: NodeTimeline, seconds: float) -> Lane:
-    """Returns the lane of a node in a job of this duration."""
+def lane(node: NodeTimeline, seconds: float, lost: bool = False) -> Lane:
+    """Returns the lane of a node in a job of this duration; a `lost` node has ended the job."""
     rows = _rows(node)
     stacked = _stacked(phase for run in node.runs for phase in run.phases)
     height = len(rows) * PROCESS_HEIGHT
@@ -198,9 +202,9 @@ def lane(node: NodeTimeline, seconds: float) -> Lane:
     roles = {process.label: process.role for process, _ in pairs}
     return Lane(
         node=node.number,
-        role=_role_of(node),
+        role=CAUSE if lost else _role_of(node),
         names=tuple((label, roles[label]) for label in rows),
-        phases=tuple(_boxes(stacked[-MOST_PHASES:], node, seconds)),
+        phases=tuple(_boxes(stacked[-MOST_PHASES:], node, seconds=seconds, lost=lost)),
         phases_height=PHASE_HEIGHT * (1 + max((level for level, _ in stacked), default=0)),
         height=height,
         bars=tuple(
@@ -267,14 +271,17 @@ def _phase_class(name: str) -> str:
     return _PHASE_CLASSES.get(name, "p9")
 
 
-def _boxes(stacked: list[tuple[int, PhaseSpan]], node: NodeTimeline, seconds: float) -> Iterator[PhaseBox]:
+def _boxes(
+    stacked: list[tuple[int, PhaseSpan]], node: NodeTimeline, *, seconds: float, lost: bool
+) -> Iterator[PhaseBox]:
     for level, phase in stacked:
         end = _end_of(phase, node)
         left, right = place(phase.start, seconds), place(end, seconds)
-        outcome = {"failed": " failed", "stopped": " cut", "": " cut"}.get(phase.outcome, "")
+        has_failed = phase.outcome == "failed" or (lost and not phase.outcome)
+        outcome = " failed" if has_failed else {"stopped": " cut", "": " cut"}.get(phase.outcome, "")
         detail = f": {phase.detail[:LONGEST_DETAIL]}" if phase.detail else ""
         failed_at = ""
-        if phase.outcome == "failed":
+        if has_failed:
             failures = [at for run in node.runs for at in _failures(run) if phase.start <= at <= end]
             begins = place(min(failures, default=end), seconds)
             failed_at = figure((begins - left) / max(right - left, NARROWEST) * 100)

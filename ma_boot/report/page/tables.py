@@ -87,10 +87,13 @@ def incidents_of(timeline: Timeline) -> tuple[list[Row], int]:
     """
     alike: dict[tuple[int, str, str, str], list[Incident]] = {}
     attempts: dict[int | None, int] = {}
-    for incident in in_causal_order(timeline.all_incidents()):
+    reruns = [
+        Incident("start", run.start, node.number, "", "") for node in timeline.nodes for run in node.runs[1:]
+    ]
+    for incident in in_causal_order([*timeline.all_incidents(), *reruns]):
         node, kind = incident.node, incident.kind
         # All nodes restart together: each has the restarts of the job.
-        attempt = attempts[node] = attempts.get(node, 0) + (kind == "restart")
+        attempt = attempts[node] = attempts.get(node, 0) + (kind in ("restart", "start"))
         if node is None:
             attempt = max(attempts.values())
         alike.setdefault((attempt, kind, incident.label, incident.text), []).append(incident)
@@ -125,7 +128,7 @@ def _nodes_of(members: Sequence[Incident], timeline: Timeline) -> str:
     """Formats the nodes of incidents that are one row; for one of the job, those that it names, or all."""
     known = [member.node for member in members if member.node is not None]
     first = members[0]
-    named = re.search(r"\bnode (\d+)\b", f"{first.label} {first.text}")
+    named = re.search(r"\bnode[ =](\d+)\b", f"{first.label} {first.text}")
     if not known and named:
         known = [int(named.group(1))]
     if not known:

@@ -6,7 +6,7 @@ import pytest
 
 from ma_boot.report.console import rendered
 from ma_boot.report.page.compose import page_text
-from ma_boot.report.page.lanes import MOST_LANES, Lane, Moment, axis_of, figure, lane, place, ticks
+from ma_boot.report.page.lanes import MOST_LANES, Lane, Moment, axis_of, figure, lane, lanes_of, place, ticks
 from ma_boot.report.timeline.job_timeline import Timeline
 from tests.synthetic import Writer
 from tests.unit.report.page.seen import Seen, line_of, node_with, seen
@@ -247,6 +247,20 @@ class TestFailures:
         line = line_of(node)
         assert drawn(line).role == role
         assert f"<b class=e-{role} " in Seen(page_text(line, {})).page
+
+    def test_a_lost_node_has_failed_where_its_events_end(self) -> None:
+        nodes = [Writer(number, 10**12) for number in range(2)]
+        for node in nodes:
+            node.at(0, "phase-start", phase="run")
+            node.at(50, "stop", reason="x")
+        job = Writer(0, 10**12)
+        job.at(60, "job-end", exit_code=137, by="node", label="node 1", cause="node 1 was killed")
+        lanes = lanes_of(line_of(*nodes, job.text().replace('"node": 0', '"node": null')))
+        assert [(each.role, each.phases[0].kind) for each in lanes] == [
+            ("unknown", "p5 cut"),
+            ("cause", "p5 failed"),
+        ]
+        assert lanes[1].phases[0].failed_at == "100"
 
     def test_a_node_that_was_stopped_for_another_one_has_not_failed(self) -> None:
         node = node_with(1)

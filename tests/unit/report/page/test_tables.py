@@ -93,9 +93,26 @@ class TestIncidents:
         job = Writer(0, 10**12)
         job.at(3, "stop", reason="node 7 ended with exit code 1")
         job.at(4, "fault", target="rank 1", fault="killed")
+        job.at(5, "fault", target="", fault="lost node=1 at=3s")
         assert self.happened(node, job.text().replace('"node": 0', '"node": null')) == [
             ("7", "node 7 ended with exit code 1"),
             ("0", "rank 1 · killed"),
+            ("1", "lost node=1 at=3s"),
+        ]
+
+    def test_a_rerun_of_the_boot_command_is_an_event_of_the_job(self) -> None:
+        runs = []
+        for number in range(2):
+            for run in range(2):
+                node = Writer(number, 10**12)
+                node.phase("job", 50 * run, 50 * run + 1)
+                node.at(50 * run + 9, "stop", reason="SIGTERM received")
+                runs.append(node.text())
+        rows = [(at[:5], *row) for at, *row in seen("".join(runs)).rows("incidents")]
+        assert rows == [
+            ("9.0 s", "0–1", "stop", "SIGTERM received"),
+            ("50.0 ", "0–1", "boot command run again", ""),
+            ("59.0 ", "0–1", "stop", "SIGTERM received"),
         ]
 
     def test_each_restart_of_the_job_is_a_row_also_for_the_same_reason(self) -> None:
