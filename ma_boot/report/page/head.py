@@ -317,6 +317,8 @@ def _suspect_of_hang(timeline: Timeline) -> Text:
 def _rest_of_cause(outcome: JobOutcome, words: str) -> Text:
     """Returns the lines of the cause that neither the headline nor `words` have."""
     first, *details = lines_of(outcome.cause)
+    # A suspect has its evidence as a sentence of its own: `node 0, rank 1: it is in load`.
+    details = [line for line in details if not words or words not in line.replace(": it ", " ")]
     shown = bool(words) and (words in first or words.startswith(first))
     stopped = outcome.by == "signal" and ";" not in first
     known = shown or stopped or first == "success" or outcome.by == "training"

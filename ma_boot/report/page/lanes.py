@@ -183,7 +183,7 @@ def legend_of(timeline: Timeline) -> Iterator[tuple[str, Text]]:
         kinds.add("start")
     for name in list(dict.fromkeys(phase.name for phase in phases))[:MOST_LEGEND_PHASES]:
         yield _phase_class(name), phase_name(name)
-    if any(phase.outcome == "failed" for phase in phases):
+    if any(phase.outcome == "failed" for phase in phases) or timeline.outcome.by == "node":
         yield "failed", Text("failed phase", "失败的阶段")
     yield from ((role, name) for role, name in ROLES.items() if role in roles)
     if roles:

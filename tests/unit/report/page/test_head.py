@@ -325,6 +325,14 @@ class TestWhy:
         assert [page.english.count(f"{name}: HTTP") for name in "abc"] == [1, 1, 1]
         assert ["a: HTTP" in page.reason, "b: HTTP" in page.reason] == [False, True]
 
+    def test_the_evidence_of_a_hang_is_not_repeated_below_it(self) -> None:
+        cause = "node 0, rank 1 hung, and ma_boot stopped the run\nsuspected: node 0, rank 1: it is in load (a.py:7)"
+        node = ended(exit_code=124, by="ma_boot", cause=cause)
+        node.at(1, "stacks", folded=[], suspect={"node": 0, "rank": 1, "why": "is in load (a.py:7)"})
+        page = seen(node)
+        assert page.why == "node 0, rank 1 is in load (a.py:7)"
+        assert page.reason == "node 0, rank 1 hung, and ma_boot stopped the run"
+
     @pytest.mark.parametrize(
         ("cause", "again"),
         [("stopped by SIGTERM", False), ("stopped by SIGTERM; before that, rank 1 failed", True)],

@@ -6,7 +6,18 @@ import pytest
 
 from ma_boot.report.console import rendered
 from ma_boot.report.page.compose import page_text
-from ma_boot.report.page.lanes import MOST_LANES, Lane, Moment, axis_of, figure, lane, lanes_of, place, ticks
+from ma_boot.report.page.lanes import (
+    MOST_LANES,
+    Lane,
+    Moment,
+    axis_of,
+    figure,
+    lane,
+    lanes_of,
+    legend_of,
+    place,
+    ticks,
+)
 from ma_boot.report.timeline.job_timeline import Timeline
 from tests.synthetic import Writer
 from tests.unit.report.page.seen import Seen, line_of, node_with, seen
@@ -255,7 +266,9 @@ class TestFailures:
             node.at(50, "stop", reason="x")
         job = Writer(0, 10**12)
         job.at(60, "job-end", exit_code=137, by="node", label="node 1", cause="node 1 was killed")
-        lanes = lanes_of(line_of(*nodes, job.text().replace('"node": 0', '"node": null')))
+        line = line_of(*nodes, job.text().replace('"node": 0', '"node": null'))
+        lanes = lanes_of(line)
+        assert "failed" in dict(legend_of(line))
         assert [(each.role, each.phases[0].kind) for each in lanes] == [
             ("unknown", "p5 cut"),
             ("cause", "p5 failed"),
