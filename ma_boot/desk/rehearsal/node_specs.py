@@ -94,7 +94,8 @@ def command_for_form(setup: Setup) -> str:
             command=command_in(setup.request.command, code, place),
             job=request.job._replace(platform=None),
             transfers=request.transfers._replace(path_mapping=mapping, obs_root=None),
-        )
+        ),
+        replaces_shell=True,
     )
 
 

@@ -54,9 +54,12 @@ def hang_stacks(at: float, event: Event) -> HangStacks:
     named = _object(event, "suspect")
     groups = (_group(group) for group in items(event, "folded")[:MOST_GROUPS] if isinstance(group, dict))
     node = whole(named, "node")
-    who = "" if node is None else node_and_rank(node, whole(named, "rank"))
+    rank = whole(named, "rank")
+    who = "" if node is None else node_and_rank(node, rank)
+    label = who if rank is None else f"rank {rank}"
     stuck = (_stuck(row) for row in items(event, "stuck")[:MOST_GROUPS] if isinstance(row, dict))
-    return HangStacks(at, tuple(groups), who, words(named, "why", 600), tuple(stuck))
+    why = words(named, "why", 600)
+    return HangStacks(at, tuple(groups), who, why=why, stuck=tuple(stuck), label=label)
 
 
 def _stuck(row: Event) -> StuckCollective:
