@@ -23,11 +23,11 @@ def read_software(python: str, code: str | None) -> dict[str, str]:
                 package, _, rest = name.partition("-")
                 if package in _PACKAGES and rest.endswith(_INFO):
                     software[package.replace("_", "-")] = rest[: -len(_INFO)]
-    commit = _commit(Path(code)) if code else ""
+    commit = commit_of(Path(code)) if code else ""
     return {**software, "commit": commit} if commit else software
 
 
-def _commit(code: Path) -> str:
+def commit_of(code: Path) -> str:
     """Returns the commit that is checked out in a directory or in one above; empty without git."""
     for directory in (code, *code.parents):
         git = directory / ".git"
