@@ -84,7 +84,8 @@ def planned_look(
     """
     if job.platform.name != "modelarts":
         return None
-    outputs = [str(route.path(transfers.base)) for route in outputs_of(transfers)] if transfers else []
+    routes = (*outputs_of(transfers), *(transfers.mapping.caches if transfers else ()))
+    outputs = [str(route.path(transfers.base)) for route in routes] if transfers else []
     form = [channel.local_dir for channel in read_channels(context.environ)[0] if channel.kind == "outputs"]
     # Files of ma_boot, and CANN's logs below ~/ascend.
     ours = [job.log_dir, own_table_file(job), os.path.join(job.home, "ascend")]

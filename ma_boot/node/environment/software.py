@@ -6,7 +6,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-_PACKAGES = ("torch", "torch_npu", "mindspore", "mindformers", "transformers", "deepspeed")
+_PACKAGES = (
+    "torch", "torch_npu", "triton", "triton_ascend", "mindspore", "mindformers", "transformers", "deepspeed",
+)  # fmt: skip
 _INFO = ".dist-info"
 
 
