@@ -146,9 +146,11 @@ class CompileCache:
         files = VerifiedFiles(root, documents, progress)
         here = list_cache(root, self.options).files
         missing = [file for file in wanted if file.path not in here or not files.has(file)]
-        files.fetch(missing)
-        files.move_in(file.path for file in missing)
-        files.close()
+        try:
+            files.fetch(missing)
+            files.move_in(file.path for file in missing)
+        finally:
+            files.close()
         now = list_cache(root, self.options).files
         self._known = {file.path: (file, now[file.path]) for file in wanted if file.path in now}
         job = cache.parts[0].member.job
