@@ -1,9 +1,9 @@
 """torch.compile in a job: the first step of a start without a compile cache, and with one.
 
-    .venv/bin/python benchmarks/compile_cache.py --python PYTHON [--runs N]          (PYTHON has torch and a C++ compiler)
+    .venv/bin/python benchmarks/compile_cache.py --python PYTHON [--runs N]          (PYTHON has torch)
 
-Rehearsals of one rank on the CPU, one after the other, each in a node directory of its own. The code changes before
-each cold start, so that it finds nothing. No peer is measured: no other launcher keeps compile caches.
+Rehearsals of one rank on the CPU, one after the other, each in a node directory of its own. The code changes
+before each cold start, so that it finds nothing. No peer is measured.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +27,7 @@ OPTIONS = ["--local", "-v", "--nodes", "1", "--devices-per-node", "1", "--obs-ro
 
 
 class Sample(NamedTuple):
-    """A start: seconds of the first step, of finding and restoring the cache, of the job; files by the counters."""
+    """A start: seconds of the first step, of restoring the cache, of the job; files by the counters."""
 
     step: float
     restore: float
@@ -82,21 +81,23 @@ def measured(python: str, runs: int) -> dict[str, list[Sample]]:
 
 def table(samples: dict[str, list[Sample]]) -> str:
     """The table of the README."""
-    head = "start | first step (s) | spread | cache restored in (s) | job (s) | files found | files compiled | runs"
-    rows = [head, "---|" * 7 + "---"]
+    rows = [
+        "start | first step (s) | spread | cache restored in (s) | job (s) | files found | compiled | runs",
+        "---|" * 7 + "---",
+    ]
     for name, of in samples.items():
         steps = sorted(sample.step for sample in of)
-        middle = [_median(of, field) for field in ("step", "restore", "job")]
-        counts = f"{max(sample.found for sample in of)} | {max(sample.compiled for sample in of)}"
-        rows.append(
-            f"{name} | {middle[0]:.1f} | {steps[0]:.1f} - {steps[-1]:.1f} | {middle[1]:.2f} | {middle[2]:.1f} | "
-            f"{counts} | {len(of)}"
-        )
+        figures = [
+            f"{statistics.median(steps):.1f}",
+            f"{steps[0]:.1f} - {steps[-1]:.1f}",
+            f"{statistics.median(sample.restore for sample in of):.2f}",
+            f"{statistics.median(sample.job for sample in of):.1f}",
+            f"{max(sample.found for sample in of)}",
+            f"{max(sample.compiled for sample in of)}",
+            f"{len(of)}",
+        ]
+        rows.append(" | ".join([name, *figures]))
     return "\n".join(f"| {row} |" for row in rows) + "\n"
-
-
-def _median(of: Sequence[Sample], field: str) -> float:
-    return statistics.median(getattr(sample, field) for sample in of)
 
 
 def main() -> None:
