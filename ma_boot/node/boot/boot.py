@@ -142,15 +142,15 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
                 reached.placement = placement
                 phase.detail = own_ranks(placement)
             checkpoints = reached.checkpoints = _restored_checkpoints(state, placement, table)
-            training = training._replace(environ=applied(training.environ, checkpoints.variables))
+            cache = reached.cache = open_cache(state, training)
+            variables = {**checkpoints.variables, **cache.restore(training.environ)}
+            training = training._replace(environ=applied(training.environ, variables))
             with journal.phase("launch") as phase:
                 plan = _plan(state, training, placement)
                 _make_room(state, plan)
                 phase.detail = launch_text(plan, request, job.node_count)
                 reset = reached.reset = _reset(state, placement)
                 reached.look = planned_look(plan, job, state.transfers, state.context)
-            cache = reached.cache = open_cache(state, plan, training.python)
-            plan = cache.restore(plan)
             reached.run = _given_up(state)
             if reached.run is None:
                 renew = partial(_renew, state, placement)

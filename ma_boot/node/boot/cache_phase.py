@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ma_boot.errors import BootError, Stopped, described
 from ma_boot.node.boot.boot_state import Boot
-from ma_boot.node.environment.patch import applied
-from ma_boot.node.launch.launch_plan import LaunchPlan
+from ma_boot.node.boot.environment_phase import training_command
+from ma_boot.node.environment.training_environment import TrainingEnvironment
 from ma_boot.node.transfers.mapping import NodeTransfers, inputs_of, outputs_of
 from ma_boot.node.transfers.progress import TransferProgress, cancel_and_wait
 from ma_boot.processes.task import Task
@@ -64,11 +64,14 @@ class NodeCache:
         # Held while the cache is published: an abandoned thread may still do so at the end.
         self._busy = threading.Lock()
 
-    def restore(self, plan: LaunchPlan) -> LaunchPlan:
-        """Restores the cache; returns the plan whose processes use it. Raises `Stopped`."""
+    def restore(self, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """Restores the cache; returns the variables by which the training finds it. Raises `Stopped`.
+
+        `environ` are the training's: what the user has set there stays.
+        """
         opened = self._opened
         if opened is None:
-            return plan
+            return {}
         with opened.boot.journal.phase(PHASE) as phase:
             try:
                 phase.detail = self._find(opened)
@@ -77,9 +80,7 @@ class NodeCache:
             except Exception as error:
                 phase.detail = "the compilers start cold"
                 opened.boot.journal.warn(f"compile cache: not restored: {_reason(error)}")
-        variables = _make_directories(opened, plan)
-        workers = [worker._replace(environ=applied(worker.environ, variables)) for worker in plan.workers]
-        return plan._replace(workers=tuple(workers))
+        return _make_directories(opened, environ)
 
     def _find(self, opened: OpenCache) -> str:
         """Restores the newest usable cache within `RESTORE_SECONDS`; returns a phrase for it."""
@@ -133,13 +134,12 @@ class NodeCache:
                 if here != seen:
                     seen, since = here, time.monotonic()
                 elif time.monotonic() - since >= interval and cache.new_files(here):
-                    tries, since = tries + 1, time.monotonic()
                     self._publish(opened, cancel)
             except Cancelled:
                 return
             # Any error: the next try may succeed.
             except Exception as error:
-                tries += 1
+                tries, since = tries + 1, time.monotonic()
                 opened.boot.journal.warn(f"compile cache: not published: {_reason(error)}")
 
     def _publish(self, opened: OpenCache, cancel: threading.Event) -> None:
@@ -189,8 +189,8 @@ class NodeCache:
             cancel_and_wait(task)
 
 
-def open_cache(boot: Boot, plan: LaunchPlan, python: str) -> NodeCache:
-    """Returns the compile cache of the mapping for this code and the training's `python`.
+def open_cache(boot: Boot, training: TrainingEnvironment) -> NodeCache:
+    """Returns the compile cache of the mapping for the code and software of the training.
 
     Nothing is restored yet. Without a cache in the mapping, or a known digest of the code, there is none.
     """
@@ -199,11 +199,11 @@ def open_cache(boot: Boot, plan: LaunchPlan, python: str) -> NodeCache:
         return NodeCache()
     opened = None
     with boot.journal.best_effort("compile cache: not used"):
-        opened = _open(boot, transfers, plan, python)
+        opened = _open(boot, transfers, training)
     return NodeCache(opened)
 
 
-def _open(boot: Boot, transfers: NodeTransfers, plan: LaunchPlan, python: str) -> OpenCache | None:
+def _open(boot: Boot, transfers: NodeTransfers, training: TrainingEnvironment) -> OpenCache | None:
     from ma_boot.node.caches.cache_key import cache_key, read_machine_facts
     from ma_boot.node.caches.compile_cache import CacheTarget, CompileCache
     from ma_boot.node.environment.software import read_software
@@ -212,11 +212,14 @@ def _open(boot: Boot, transfers: NodeTransfers, plan: LaunchPlan, python: str) -
     routes = (*inputs_of(transfers), *outputs_of(transfers), route)
     left_out = [*(str(each.path(base)) for each in routes), boot.job.log_dir]
     # The platform's copy of the code, or the script's directory where there is none.
-    code = _code_digest([boot.job.job_dir, plan.code or ""], left_out)
+    script = training_command(boot.request.command, training, boot.context.cwd, boot.job).code or ""
+    # The "code" of a program such as /usr/bin/bash is a directory in PATH.
+    programs = training.environ.get("PATH", "").split(":")
+    code = _code_digest([boot.job.job_dir, "" if script in programs else script], left_out)
     if not code.digest:
         boot.journal.warn(f"compile cache: not used, as the code is unknown: {code.why}")
         return None
-    facts = {**read_software(python, None), **read_machine_facts(boot.context.environ)}
+    facts = {**read_software(training.python, None), **read_machine_facts(boot.context.environ)}
     target = CacheTarget(
         route,
         base,
@@ -243,12 +246,12 @@ def _code_digest(places: Sequence[str], left_out: Sequence[str]) -> CodeDigest:
     return next((digest for digest in found if digest.digest), unknown)
 
 
-def _make_directories(opened: OpenCache, plan: LaunchPlan) -> dict[str, str]:
+def _make_directories(opened: OpenCache, environ: Mapping[str, str]) -> Mapping[str, str]:
     """Returns the variables for the compilers, and makes their directories; CANN requires that."""
     from ma_boot.node.caches.compilers import compiler_variables
 
     journal, root = opened.boot.journal, str(opened.cache.target.root)
-    variables = compiler_variables(root, plan.workers[0].environ, opened.boot.job.node_count)
+    variables = compiler_variables(root, environ, opened.boot.job.node_count)
     for note in variables.notes:
         journal.warn(f"compile cache: {note}")
     try:
@@ -257,4 +260,4 @@ def _make_directories(opened: OpenCache, plan: LaunchPlan) -> dict[str, str]:
     except OSError as error:
         journal.warn(f"compile cache: not used: {error}")
         return {}
-    return dict(variables.values)
+    return variables.values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,27 @@ def test_code_without_a_digest_has_no_cache(job: Job) -> None:
     ended = job.run("0")
     assert ended.code == 0
     assert "compile cache: not used, as the code is unknown: it has more than 256 MiB" in ended.output
+
+
+def test_all_nodes_restore_what_node_0_has_published(tmp_path: Path) -> None:
+    (tmp_path / "obs" / "bucket").mkdir(parents=True)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text(COMPILING)
+    (tmp_path / "mapping.yaml").write_text("cache:\n  cc: obs://bucket/caches/\n")
+    words = ["--local", "--nodes", "2", "--devices-per-node", "1", "--obs-root", "obs"]
+    words += ["--path-mapping", "mapping.yaml", "--python", sys.executable, "code/train.py", "0"]
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-m", "ma_boot", *words, *names],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for names in (["a.so"], [])
+    ]
+    assert len(list(tmp_path.glob("obs/bucket/caches/*/attempt-*"))) == 1
+    assert outputs[0].count("found []") == outputs[1].count("found ['a.so']") == 2
 
 
 def test_a_rehearsal_keeps_the_section_when_it_moves_absolute_paths() -> None:
