@@ -40,7 +40,8 @@ def test_a_path_that_cann_refuses_is_not_given_to_it() -> None:
 @pytest.mark.parametrize(
     ("path", "is_temporary"),
     [
-        ("torchinductor/locks/abc.lock", True),
+        ("torchinductor/locks/abc", True),
+        ("triton/K/abc.lock", True),
         ("torchinductor/fxgraph/ab/.12.34.tmp", True),
         ("triton/K/tmp.pid_12_ab/kernel.cubin", True),
         ("triton/K/kernel.cubin", False),
