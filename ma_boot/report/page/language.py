@@ -85,6 +85,7 @@ PHASES: dict[str, Text] = {
     "run": Text("run", "运行"),
     "outputs": Text("outputs", "输出"),
     "checkpoints": Text("checkpoints", "检查点"),
+    "compile cache": Text("compile cache", "编译缓存"),
     "peers": Text("other nodes", "其他节点"),
 }
 INCIDENTS: dict[str, Text] = {
@@ -101,6 +102,7 @@ INCIDENTS: dict[str, Text] = {
     "checkpoints": Text(
         "last checkpoint of the node; newest complete checkpoint", "本节点最后的检查点；最新的完整检查点"
     ),
+    "compile-cache": Text("compile cache", "编译缓存"),
     "slow rank": Text("slow rank", "慢 rank"),
     "loss not finite": Text("the loss is not a number", "loss 不是有效数值"),
     "fault": Text("injected fault", "演练注入的故障"),

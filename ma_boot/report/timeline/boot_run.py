@@ -184,6 +184,7 @@ _INCIDENTS: Mapping[str, Callable[[Event], tuple[str, str]]] = {
     "dropped": lambda e: ("", f"{whole(e, 'lines', 10**15) or 0}"),
     "restored": lambda e: (words(e, "step", 40) or "–", words(e, "source")),
     "checkpoints": lambda e: (words(e, "published", 40) or "–", _sets(e)),
+    "compile-cache": lambda e: ("", words(e, "text")),
     "slow rank": lambda e: (f"rank {whole(e, 'rank')}", _slowness(e)),
     "loss not finite": lambda e: (
         words(e, "label", 60),
