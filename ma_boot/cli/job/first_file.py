@@ -21,6 +21,7 @@ from path_mapping.mapping.document import find_unprintable
 from path_mapping.mapping.routes import ObsUrl
 
 _MAPPING = "path_mapping_config.py"
+_LONGEST_NAME = 51  # in a manifest for Kubernetes; the job form accepts 64
 _CHANNEL: dict[str, Any] = {"multiple": True, "metavar": "NAME=OBS"}
 
 
@@ -144,5 +145,6 @@ def _next_steps(file: str, text: str) -> list[str]:
 
 
 def _name_here() -> str:
-    """Derives a name for the job from this directory."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", os.path.basename(os.getcwd())).strip("-")[:64] or "job"
+    """Derives a name for the job from this directory, by the rules of ModelArts and of Kubernetes."""
+    words = re.sub(r"[^a-z0-9]+", "-", os.path.basename(os.getcwd()).lower())
+    return words.lstrip("-0123456789")[:_LONGEST_NAME].rstrip("-") or "job"

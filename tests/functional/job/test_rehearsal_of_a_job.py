@@ -120,7 +120,8 @@ def test_the_first_file_is_rehearsed_as_it_is(project: Path) -> None:
 
 def test_the_first_file_has_the_inputs_and_outputs_and_asks_no_question(project: Path) -> None:
     """On a terminal, whose next lines a question would swallow."""
-    (project / "job.yaml").unlink()
+    project = project / "2_Own project"
+    project.mkdir()
     options = "--image me/x:1 --pool p --bucket bucket --input data_url=obs://bucket/data/ --output train_url@env=obs://bucket/out"
     words = [sys.executable, "-m", "ma_boot", "job", "init", *options.split(), "train.py"]
     environ = {"PATH": "/usr/bin:/bin"}
@@ -131,7 +132,7 @@ def test_the_first_file_has_the_inputs_and_outputs_and_asks_no_question(project:
         "next: ma_boot --local --job job.yaml",
     ]
     job, problems = read_job_file(str(project / "job.yaml"))
-    assert (problems, job.name) == ([], project.name)
+    assert (problems, job.name) == ([], "own-project")
     assert [(key, str(channel)) for key, channel in job.channels] == [
         ("inputs", "data_url=obs://bucket/data/"),
         ("outputs", "train_url@env=obs://bucket/out"),
