@@ -41,10 +41,12 @@ from ma_boot.errors import BootError, ConfigError, InputMissing, Stopped, StoreU
 from ma_boot.platform.modelarts.job import JOB_TOKEN
 from ma_boot.redact import remember_secrets
 from ma_boot.report.console import print_lines
+from ma_boot.wording import list_first
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
+_MOST_NAMED = 4  # files and directories in a line
 
 SET = click.option(
     "--set",
@@ -292,12 +294,18 @@ def _as_json(planned: Planned) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
+def _not_uploaded(code: JobCode) -> list[str]:
+    names = list_first(code.ignored, _MOST_NAMED)
+    return [f"not uploaded, by .gitignore: {names}"] if names else []
+
+
 def _as_text(planned: Planned) -> str:
     code = planned.code
     return "\n".join(
         [
             f"code: {shlex.quote(str(code.directory))} -> {code.url}: {len(code.files)} files, "
             f"{code.bytes / 1e6:.1f} MB",
+            *_not_uploaded(code),
             *(f"note: {note}" for note in planned.notes),
             "request: POST /v2/{project_id}/training-jobs",
             json.dumps(shown_body(planned.body, planned.secrets), indent=2, ensure_ascii=False),
