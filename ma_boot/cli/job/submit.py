@@ -46,6 +46,7 @@ from ma_boot.wording import list_first
 if TYPE_CHECKING:
     from docker import DockerClient
 
+_USUAL_FILE = "job.yaml"  # that `job init` writes
 _MOST_NAMED = 4  # files and directories in a line
 
 SET = click.option(
@@ -66,6 +67,8 @@ def described_job(
     if the job file cannot be read.
     """
     run = run_of(ctx)
+    if not words and not changes:
+        raise click.UsageError(_no_file(ctx))
     is_file = bool(words) and words[0].endswith((".yaml", ".yml"))
     job, problems = read_job_file(words[0]) if is_file else (JobFile(), [])
     job = with_settings(job, changes, problems)
@@ -81,6 +84,12 @@ def described_job(
     job = overridden(job, given)
     remember_secrets({**ctx.obj, **job.environment}, job.secrets)
     return job, problems
+
+
+def _no_file(ctx: click.Context) -> str:
+    if not os.path.isfile(_USUAL_FILE):
+        return f"Missing argument 'FILE'; ma_boot job init writes {_USUAL_FILE}."
+    return f"Missing argument 'FILE'; did you mean {ctx.command_path} {_USUAL_FILE}?"
 
 
 def run_of(ctx: click.Context) -> click.Command:

@@ -243,4 +243,7 @@ def store_of_form(environ: Mapping[str, str], root: Path | None) -> Store:
     try:
         return open_store(environ, root)
     except CredentialsMissing as error:
-        raise ConfigError(f"--input and --output: {error}; or use a directory as OBS: --obs-root") from error
+        raise ConfigError(
+            "--input and --output: name a directory that stands for OBS with --obs-root; for OBS itself, "
+            f"{error}"
+        ) from error

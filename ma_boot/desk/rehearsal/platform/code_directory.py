@@ -161,12 +161,13 @@ def _check_inside(path: Path, code: Path) -> None:
 def _beyond_limits(code: Path, files: Sequence[Path], directories: int, size: int) -> str:
     parts = Counter(file.parts[0] for file in files if len(file.parts) > 1)
     largest = next((f"{part}/" for part, _ in parts.most_common(1)), "PATTERN")
-    most = ", ".join(f"{part}/ ({counted(count, 'file')})" for part, count in parts.most_common(_MOST_NAMED))
+    named = [f"{part}/ ({counted(count, 'file')})" for part, count in parts.most_common(_MOST_NAMED)]
+    most = f", most of them in {', '.join(named)}" if named else ""
     deep = f", and {files[-1]}, which is on level {_levels(files)}" if _levels(files) > DEEPEST else ""
     return (
         f"{code} exceeds the limits of ModelArts for a code directory ({MOST_ENTRIES} files and directories, "
         f"{DEEPEST} levels, 5 GB); found at least {counted(len(files), 'file')} and "
-        f"{counted(directories, 'directory', 'directories')} of {written(size)}{', most of them in ' + most if most else ''}{deep}; "
+        f"{counted(directories, 'directory', 'directories')} of {written(size)}{most}{deep}; "
         f"leave out what the job does not need: by a .gitignore, by --exclude {shlex.quote(largest)} "
         "(`exclude` in a job file), or with the directory of the code alone as --code-dir"
     )
