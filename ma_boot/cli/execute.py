@@ -14,7 +14,8 @@ from ma_boot.errors import ExitCode
 from ma_boot.node.boot.boot import boot, plan_only
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest
-from ma_boot.node.launch.launch_plan import describe_plan, format_plans
+from ma_boot.node.launch.launch_plan import describe_plan
+from ma_boot.node.launch.plan_text import format_plans
 from ma_boot.processes.children import adopt_orphans, forbid_core_files
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
