@@ -20,6 +20,7 @@ from ma_boot.desk.rehearsal.platform.simulated_job import (
 )
 from ma_boot.desk.rehearsal.rehearse import run_job, sandbox_of
 from ma_boot.desk.rehearsal.requested import Rehearsal
+from ma_boot.desk.rehearsal.result import RehearsalResult
 from ma_boot.desk.rehearsal.setup import (
     Setup,
     check_nodes,
@@ -37,8 +38,10 @@ from ma_boot.node.rehearsal_options import ContainerOptions
 from ma_boot.platform.modelarts.job import PLATFORM_GID, PLATFORM_UID
 
 
-def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, context: ProcessContext) -> int:
-    """Runs the job in containers and returns its exit code, which is that of the first node that failed.
+def rehearse_in_containers(
+    rehearsal: Rehearsal, options: ContainerOptions, context: ProcessContext
+) -> RehearsalResult:
+    """Runs the job in containers; its exit code is that of the first node that failed.
 
     Everything on the engine is removed, however the rehearsal ends; with `keep` it stays if the job ended.
 
@@ -55,12 +58,14 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, cont
         check_runs_here(client, options.image)
         code, command = _code_of(rehearsal, context.cwd)
         request = _request_inside(rehearsal.request, code, command, context.cwd)
-        files = files_of(code, rehearsal, context.cwd)
+        found = files_of(code, rehearsal, command, context.cwd)
         obs_root = rehearsal.request.transfers.obs_root
         root = Path(context.cwd, obs_root).resolve() if obs_root else None
         store = store_of_form(context.environ, root) if rehearsal.channels else None
-        setup = Setup(rehearsal, request, job, code=code, files=files, store=store, exact_paths=True)
-        setup.make_nodes(range(job.nodes), context.inbox)
+        setup = Setup(rehearsal, request, job, code=code, files=found.files, store=store, exact_paths=True)
+        if found.note():
+            context.journal.say(found.note())
+        setup.make_nodes(range(job.nodes), context)
         _give_to_platform_user(job)
         inside = replace(job, exact_paths=True)  # as any node sees it
         arguments = (*channel_arguments(rehearsal.channels, inside, 0), *rehearsal.appended)

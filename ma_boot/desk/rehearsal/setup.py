@@ -10,7 +10,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ma_boot.desk.rehearsal.platform.code_directory import code_directory, code_files, copy_code, remove_copy
+from ma_boot.desk.rehearsal.platform.code_directory import (
+    CodeFiles,
+    code_directory,
+    code_files,
+    copy_code,
+    remove_copy,
+    script_in,
+)
 from ma_boot.desk.rehearsal.platform.simulated_job import DIRECTORIES, PRODUCT, SIMULATED, SimulatedJob
 from ma_boot.desk.rehearsal.platform_side import ServedObs, download_inputs, served
 from ma_boot.desk.rehearsal.requested import Rehearsal
@@ -22,9 +29,9 @@ from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest
 from ma_boot.node.caches.options import EXTENSION
 from ma_boot.node.environment.command import no_such_file
+from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.platform.modelarts.job import JOB_TOKEN
 from ma_boot.platform.modelarts.network import free_port
-from ma_boot.processes.signals import SignalInbox
 from ma_boot.wording import counted, size
 from path_mapping.errors import CredentialsMissing, MappingInvalid
 from path_mapping.mapping.mapping_file import read_mapping
@@ -52,7 +59,7 @@ class Setup:
     exact_paths: bool
     obs: ServedObs | None = None
 
-    def make_nodes(self, nodes: Sequence[int], inbox: SignalInbox) -> None:
+    def make_nodes(self, nodes: Sequence[int], context: ProcessContext) -> None:
         """Creates the directories of nodes, with the code and the inputs of the job form.
 
         Raises:
@@ -60,7 +67,7 @@ class Setup:
             Stopped: a stop signal arrived.
         """
         for node in nodes:
-            inbox.check()
+            context.inbox.check()
             try:
                 for directory in DIRECTORIES:
                     Path(self.job.sandbox_root(node) + directory).mkdir(parents=True)
@@ -71,7 +78,7 @@ class Setup:
             if self.code is not None:
                 copy_code(self.code, self.files, Path(self.job.job_dir(node), self.code.name))
         if self.store is not None:
-            download_inputs(self.rehearsal.channels, self.job, nodes, self.store, inbox)
+            download_inputs(self.rehearsal.channels, self.job, nodes, self.store, context)
 
     def remove_copies(self) -> None:
         """Removes the copies of code and inputs, which the job no longer needs; logs and results stay."""
@@ -98,7 +105,7 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, context: ProcessContext) -> 
         check_installed(context.environ, "--fault disk-full")
     code, command = code_directory(rehearsal.request.command, rehearsal.options.code_dir, context.cwd)
     _check_files(rehearsal.request, code, context.cwd)
-    files = files_of(code, rehearsal, context.cwd)
+    found = files_of(code, rehearsal, command, context.cwd)
     launch, run, transfers = rehearsal.request.launch, rehearsal.request.run, rehearsal.request.transfers
     # Another rehearsal may use the usual port for the nodes.
     channel_port = free_port() if run.channel_port == RunOptions().channel_port else run.channel_port
@@ -117,23 +124,22 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, context: ProcessContext) -> 
         if root is not None:
             if not root.exists():
                 context.journal.say(f"--obs-root {root}: no such directory, so it is made, and OBS is empty")
-            obs = stack.enter_context(served(root))
+            obs = stack.enter_context(served(root, context.journal.say))
         store = store_of_form(context.environ, root) if rehearsal.channels else None
         setup = Setup(
             rehearsal,
             request,
             job,
             code=code,
-            files=files,
+            files=found.files,
             store=store,
             exact_paths=rehearsal.options.sandbox is not None,
             obs=obs,
         )
-        note = size_note(code, files, job.nodes)
-        if note:
+        for note in filter(None, (size_note(code, found.files, job.nodes), found.note())):
             context.journal.say(note)
         try:
-            setup.make_nodes(range(job.nodes), context.inbox)
+            setup.make_nodes(range(job.nodes), context)
             yield setup
         finally:
             setup.remove_copies()
@@ -203,18 +209,17 @@ def new_job(rehearsal: Rehearsal, context: ProcessContext) -> SimulatedJob:
     )
 
 
-def files_of(code: Path | None, rehearsal: Rehearsal, cwd: str) -> tuple[Path, ...]:
-    """The files of the code directory, without rehearsals and OBS that are in it.
+def files_of(code: Path | None, rehearsal: Rehearsal, command: TrainingCommand, cwd: str) -> CodeFiles:
+    """The files of the code directory, without rehearsals and OBS that are in it; `command` is that of nodes.
 
     Raises:
         ConfigError: they exceed the platform's limits.
     """
     if code is None:
-        return ()
+        return CodeFiles()
     places = (rehearsal.options.rehearsal_dir, rehearsal.request.transfers.obs_root)
-    return code_files(
-        code, [Path(cwd, place).resolve() for place in places if place], rehearsal.options.exclude
-    )
+    apart = [Path(cwd, place).resolve() for place in places if place]
+    return code_files(code, apart, rehearsal.options.exclude, script=script_in(code, command))
 
 
 def size_note(code: Path | None, files: Sequence[Path], nodes: int) -> str:
@@ -224,7 +229,7 @@ def size_note(code: Path | None, files: Sequence[Path], nodes: int) -> str:
         return ""
     return (
         f"copying {size(total)} of code in {code} to {counted(nodes, 'node')}, until the end "
-        "(--code-dir or MABOOT_EXCLUDE: less of it)"
+        "(--code-dir or --exclude: less of it)"
     )
 
 
@@ -237,4 +242,7 @@ def store_of_form(environ: Mapping[str, str], root: Path | None) -> Store:
     try:
         return open_store(environ, root)
     except CredentialsMissing as error:
-        raise ConfigError(f"--input and --output: {error}; or use a directory as OBS: --obs-root") from error
+        raise ConfigError(
+            "--input and --output: name a directory that stands for OBS with --obs-root; for OBS itself, "
+            f"{error}"
+        ) from error
