@@ -132,6 +132,19 @@ def _parse_pattern(text: str) -> str:
     return text
 
 
+def _parse_expression(text: str) -> str:
+    from ma_boot.node.peers.user_patterns import parse_expression  # most jobs have no expression
+
+    return parse_expression(text)
+
+
+def _parse_url(text: str) -> str:
+    from path_mapping.mapping.routes import ObsUrl  # likewise
+
+    ObsUrl.typed(text)
+    return text
+
+
 @option_group
 class RunOptions(NamedTuple):
     """Options for the running processes; times are in seconds.
@@ -145,6 +158,31 @@ class RunOptions(NamedTuple):
         0,
         "Restart all processes after a failure, on all nodes; several nodes need a job token.",
         kind=whole("N"),
+    )
+    retry_on: tuple[str, ...] = _running(
+        (),
+        "Restart for failures whose message has this.",
+        kind=ValueKind("REGEX", _parse_expression),
+        multiple=True,
+        separator="\n",
+    )
+    no_retry_on: tuple[str, ...] = _running(
+        (),
+        "Never restart for these.",
+        kind=ValueKind("REGEX", _parse_expression),
+        multiple=True,
+        separator="\n",
+    )
+    ledger: str | None = _running(
+        None,
+        "URL of the job's ledger; default: beside its checkpoints.",
+        kind=ValueKind("URL", _parse_url),
+        variable_only=True,
+    )
+    ignore_ledger: bool = _running(
+        False,
+        "Start even if earlier starts have failed in the same way.",
+        variable_only=True,
     )
     start_seconds: float = _running(
         10.0, "Do not restart after a failure earlier than this.", kind=SECONDS, variable_only=True

@@ -42,20 +42,30 @@ class Documents:
         """Returns the state of an object; None if it does not exist."""
         return self.to.find(self.place.bucket, key)
 
-    def read(self, key: str) -> Any | None:
-        """Reads a document; returns None if it does not exist, or is not JSON."""
+    def read(self, key: str, most: int | None = None) -> Any | None:
+        """Reads a document; returns None if it does not exist, is not JSON, or has more than `most` bytes."""
         try:
-            content = self.to.retrying(lambda: b"".join(self.to.store.read(self.place.bucket, key)))
-            return json.loads(content)
+            return json.loads(self.to.retrying(lambda: self._content(key, most)))
         except (NotFound, ValueError, RecursionError):
             return None
 
-    def read_all(self, keys: Sequence[str]) -> list[Any | None]:
+    def _content(self, key: str, most: int | None) -> bytes:
+        """Reads an object; raises `ValueError` as soon as it is too long."""
+        pieces: list[bytes] = []
+        size = 0
+        for piece in self.to.store.read(self.place.bucket, key):
+            pieces.append(piece)
+            size += len(piece)
+            if most is not None and size > most:
+                raise ValueError(f"more than {most} bytes")
+        return b"".join(pieces)
+
+    def read_all(self, keys: Sequence[str], most: int | None = None) -> list[Any | None]:
         """Reads documents, several at a time; returns them in the order of the keys."""
         if len(keys) < 2:
-            return [self.read(key) for key in keys]
+            return [self.read(key, most) for key in keys]
         with ThreadPoolExecutor(min(READERS, len(keys))) as pool:
-            return list(pool.map(self.read, keys))
+            return list(pool.map(lambda key: self.read(key, most), keys))
 
     def write(self, key: str, document: Any) -> None:
         """Stores a document."""
