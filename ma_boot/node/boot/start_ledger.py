@@ -218,8 +218,7 @@ class LedgerOfStart:
             inbox,
         )
         # A stop signal does not keep the end of an attempt out of the ledger.
-        check = inbox.check if not inbox.stops else _ignore
-        if not task.wait(check, deadline):
+        if not task.wait(_ignore if self._attempts else inbox.check, deadline):
             cancel_and_wait(task)
             raise TimeoutError(f"OBS has not answered within {seconds:.0f} s")
         return task.result()

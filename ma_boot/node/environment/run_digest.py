@@ -24,9 +24,11 @@ LARGE_FILE = 1 << 20
 _MADE_BY_RUNS = ("__pycache__", ".git", ".ma_boot", "kernel_meta", "ma_boot-rehearsal")
 # Variables that a platform or a shell sets anew for each start, and ma_boot's own, which are in the command.
 _OF_A_START = re.compile(
-    r"(MA|VC|VK|BATCH|DLS|MINDX|CM|MABOOT|KUBERNETES|POD|NODE|HOST|XDL|RANK|MASTER|SSH|LS|S3|OBS)(_|$)"
-    r"|HOSTNAME|(OLD)?PWD|SHLVL|_$|TERM|HOME$|LOGNAME|USER|WINDOWID|.*_(SERVICE|PORT|IP)(_|$)"
-    r"|GLOBAL_RANK|WORLD_SIZE|LOCAL_|ROUTE_PLAN|UID$|WORKSPACE$"
+    r"(MA|VC|VK|DLS|MINDX|MABOOT|KUBERNETES|POD|XDL|S3|OBS|SSH)_"
+    r"|BATCH_(TASK|JOB|CURRENT|CUSTOM\d|WORKER)|(NODE|HOST)_(NAME|IP|RANK|ID)$|NODE_RANK$|MASTER_(ADDR|PORT)$"
+    r"|(GLOBAL_|LOCAL_|GROUP_)?(RANK|WORLD_SIZE)$|RANK_(ID|SIZE|TABLE_FILE|AFTER_ACC|START|END)$"
+    r"|GLOBAL_RANK_TABLE_FILE$|HOSTNAME$|(OLD)?PWD$|SHLVL$|_$|HOME$|USER$|LOGNAME$|WORKSPACE$|ROUTE_PLAN$"
+    r"|\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_(TCP|UDP)\w*)?)$"
 )
 
 
