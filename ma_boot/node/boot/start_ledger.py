@@ -109,7 +109,8 @@ class LedgerOfStart:
 
     def _repeated(self) -> RepeatedStart | None:
         """Returns the failure that this start would repeat; None if it may succeed."""
-        if self._options.ignore_ledger:
+        # Without a platform that names the job, a person starts it again, and knows why.
+        if self._options.ignore_ledger or self._job.place.job is None:
             return None
         places = self._run.checkpoints
         repeated = repeated_start(self.earlier, self._run.digest, bool(places))

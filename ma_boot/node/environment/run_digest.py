@@ -23,8 +23,9 @@ LARGE_FILE = 1 << 20
 # Directories and files that a run makes itself.
 _MADE_BY_RUNS = ("__pycache__", ".git", ".ma_boot", "kernel_meta", "ma_boot-rehearsal")
 # Variables that a platform or a shell sets anew for each start, and ma_boot's own, which are in the command.
+# MABOOT_SUBMISSION is the same in all starts of a job, and another one if a person submits it again.
 _OF_A_START = re.compile(
-    r"(MA|VC|VK|DLS|MINDX|MABOOT|KUBERNETES|POD|XDL|S3|OBS|SSH)_"
+    r"(MA|VC|VK|DLS|MINDX|MABOOT(?!_SUBMISSION$)|KUBERNETES|POD|XDL|S3|OBS|SSH)_"
     r"|BATCH_(TASK|JOB|CURRENT|CUSTOM\d|WORKER)|(NODE|HOST)_(NAME|IP|RANK|ID)$|NODE_RANK$|MASTER_(ADDR|PORT)$"
     r"|(GLOBAL_|LOCAL_|GROUP_)?(RANK|WORLD_SIZE)$|RANK_(ID|SIZE|TABLE_FILE|AFTER_ACC|START|END)$"
     r"|GLOBAL_RANK_TABLE_FILE$|HOSTNAME$|(OLD)?PWD$|SHLVL$|_$|HOME$|USER$|LOGNAME$|WORKSPACE$|ROUTE_PLAN$"

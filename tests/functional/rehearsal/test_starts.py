@@ -6,6 +6,8 @@ The platform is simulated (`--fault 'rescheduled times=N'`): new containers and 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -268,3 +270,17 @@ def test_all_nodes_end_where_node_0_ends_at_once(laptop: Path) -> None:
     assert ended.code == 1, ended.output
     assert real_starts(laptop) == 4, "two starts with two ranks"
     assert STOPPED in ended.output
+
+
+def test_job_that_a_person_starts_by_hand_is_never_ended(laptop: Path) -> None:
+    (laptop / "obs" / "bucket").mkdir(parents=True, exist_ok=True)
+    (laptop / "project" / "train.py").write_text(f"import time\n{noted(laptop)}\n{FAILS}\n")
+    options = [*with_outputs(laptop, out=CHECKPOINTS), "--rendezvous", "none", "project/train.py"]
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    environ = {"PATH": path, "HOME": str(laptop), "MA_LOG_DIR": str(laptop / "log")}
+    for _ in range(3):
+        argv = [sys.executable, "-m", "ma_boot", "--platform", "bare", *options]
+        ended = subprocess.run(argv, cwd=laptop, env=environ, capture_output=True, text=True)
+        assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert real_starts(laptop) == 3
+    assert outcomes(laptop) == ["00000-begun", "00001-failed"] * 3

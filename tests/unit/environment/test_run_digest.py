@@ -58,6 +58,7 @@ def test_each_change_changes_its_own_digest(code: Path) -> None:
     assert changed(digest(code, command="ma_boot train.py --lr 1")) == ["command"]
     assert changed(digest(code, environ={**ENVIRON, "BATCH_SIZE": "16"})) == ["environment"]
     assert changed(digest(code, environ={**ENVIRON, "HF_TOKEN": "hf_secret_value_2"})) == ["environment"]
+    assert changed(digest(code, environ={**ENVIRON, "MABOOT_SUBMISSION": "5f1c"})) == ["environment"]
     of_the_start = {**ENVIRON, "MA_CURRENT_IP": "10.0.0.2", "HOSTNAME": "b", "X_SERVICE_HOST": "1"}
     assert changed(digest(code, environ=of_the_start)) == []
     (code / "model" / "net.py").write_text("x = 2")

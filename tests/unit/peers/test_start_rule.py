@@ -72,7 +72,21 @@ def test_same_failure_in_two_starts_is_not_started_a_third_time() -> None:
 def test_anything_else_starts(change: dict[str, Any]) -> None:
     for starts in ([change, {}], [{}, change], [{}, {}, change], [{}, change, {}]):
         assert repeated_start(ledger(*starts), NOW, saves_checkpoints=True) is None
-    assert repeated_start(ledger(change, change), NOW, saves_checkpoints=True) is None or "kind" not in change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"kind": kind} for kind in ("transient", "unknown", "hardware", "retry-on", "")),
+        {"words": ""},
+        {"code": None},
+        {"code": 0},
+        *({"outcome": outcome} for outcome in (STOPPED, SUCCEEDED)),
+        {"digest": NOW._replace(code="other")},
+    ],
+)
+def test_two_equal_ends_that_are_no_repeated_failure_of_this_run_start(change: dict[str, Any]) -> None:
+    assert repeated_start(ledger(change, change), NOW, saves_checkpoints=True) is None
 
 
 @pytest.mark.parametrize("name", RunDigest._fields)

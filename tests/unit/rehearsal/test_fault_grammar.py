@@ -108,6 +108,8 @@ def test_all_mistakes_are_told_at_once_with_what_was_expected() -> None:
             "expected at most one fault per rank table",
         ),
         (["absent node=1", "table-late for=1s node=0"], "expected at most one fault per rank table"),
+        (["restart times=2 phase=run"], "expected times= alone"),
+        (["rescheduled times=2 node=1"], None),
         (["absent node=1", "absent node=0"], "expected fewer than the job's 2 nodes"),
     ],
 )
