@@ -134,7 +134,6 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
                 placement, table, job = _find_ranks(state, check)
                 state = reached.boot = state._replace(job=job)
                 _meet(state, placement, table)
-                write_table(placement, table, job)
                 # With another rendezvous the ranks follow the node numbers, not the table.
                 if request.launch.rendezvous == "rank-table":
                     placement = planned_by_route(placement, job, training, inbox=inbox, say=journal.say)
@@ -200,10 +199,11 @@ def _end(request: BootRequest, context: ProcessContext, peers: JobPeers, reached
 
 
 def _meet(boot: Boot, placement: Placement, table: RankTable | None) -> None:
-    """Takes the ranks and servers of all nodes, once they are known."""
+    """Takes the ranks and servers of all nodes, and writes the table for the processes of this one."""
     boot.peers.meet(placement, table, boot.job, boot.request.run.channel_port)
     if boot.ledger is not None:
         boot.ledger.meet(placement, table, boot.job)
+    write_table(placement, table, boot.job)
 
 
 def _noted(ending: Ending, reached: Reached) -> Ending:
