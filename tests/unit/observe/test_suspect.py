@@ -133,6 +133,19 @@ def test_rank_that_loops_is_suspected_before_one_that_polls(polls: str, rank: in
     assert (named and named.rank) == rank
 
 
+@pytest.mark.parametrize("progress", ["stays", "waits"])
+def test_ranks_on_different_lines_of_one_short_loop_are_at_one_place(progress: str) -> None:
+    ranks = job(LOOP, {1: LOOP.replace(":60", ":61"), 3: LOADER}, 4, progress=progress)
+    named = suspected(ranks)
+    assert (named.rank, "ranks 0-2 are in evaluate (train.py:60)" in named.why) == (3, True)
+
+
+def test_ranks_in_two_loops_of_one_function_are_at_two_places() -> None:
+    ranks = job(LOOP, {1: LOOP.replace(":60", ":66")}, 3, progress="stays")
+    named = suspected(ranks)
+    assert (named.rank, "evaluate (train.py:66)" in named.why) == (1, True)
+
+
 def test_rank_that_waits_for_its_device_is_suspected_before_one_in_a_collective_on_the_host() -> None:
     """As recorded on an H100: rank 0 in Gloo, rank 1 in an endless kernel."""
     named = suspected(job(REDUCE, {1: SYNC}, 2, progress="waits"))

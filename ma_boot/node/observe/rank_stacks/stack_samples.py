@@ -61,7 +61,7 @@ def compare_samples(samples: Sequence[str]) -> str:
 
 def _of_thread(samples: Sequence[Calls]) -> str:
     outer = [_without_polling(calls) for calls in samples]
-    functions = {tuple((frame.name, _file(frame)) for frame in calls) for calls in outer}
+    functions = {tuple((frame.name, frame.file) for frame in calls) for calls in outer}
     if len(functions) > 1 or _spread(outer) > LOOP_LINES:
         return MOVES
     if all(map(is_waiting, samples)) or any(map(_polls, samples)):
@@ -99,7 +99,7 @@ def _without_polling(calls: Calls) -> tuple[Frame, ...]:
 
 def _spread(samples: Sequence[Sequence[Frame]]) -> int:
     """Returns the number of lines that the samples, whose functions are equal, cover in one function."""
-    lines = ([_line(frame) for frame in position] for position in zip(*samples))
+    lines = ([frame.line for frame in position] for position in zip(*samples))
     return max((max(position) - min(position) + 1 for position in lines), default=0)
 
 
@@ -110,12 +110,3 @@ def _native(calls: Calls) -> tuple[str, ...]:
         for frame in calls
         if frame.is_native and not re.match(_RUNTIME, frame.place) and not re.match(_GLUE, frame.function)
     )
-
-
-def _file(frame: Frame) -> str:
-    return frame.place.rpartition(":")[0]
-
-
-def _line(frame: Frame) -> int:
-    line = frame.place.rpartition(":")[2]
-    return int(line) if line.isdecimal() else 0

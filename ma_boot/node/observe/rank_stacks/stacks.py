@@ -42,6 +42,17 @@ class Frame(NamedTuple):
         """The function without its class, which py-spy adds since Python 3.11."""
         return self.function.rpartition(".")[2]
 
+    @property
+    def file(self) -> str:
+        """The place without its line."""
+        return self.place.rpartition(":")[0]
+
+    @property
+    def line(self) -> int:
+        """The line in the file, 0 if it is not known."""
+        line = self.place.rpartition(":")[2]
+        return int(line) if line.isdecimal() else 0
+
     def __str__(self) -> str:
         return f"{self.function} ({self.place})"
 

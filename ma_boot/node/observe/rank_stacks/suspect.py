@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ma_boot.node.observe.collectives.desync import Desync
-from ma_boot.node.observe.rank_stacks.stack_samples import MOVES, STAYS, UNKNOWN, WAITS
+from ma_boot.node.observe.rank_stacks.stack_samples import LOOP_LINES, MOVES, STAYS, UNKNOWN, WAITS
 from ma_boot.node.observe.rank_stacks.stacks import (
     COLLECTIVE,
     DEVICE,
@@ -137,7 +137,7 @@ def _odd(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
     waits for another. Without such a place, those wait that are where one waits for others: of who is nowhere
     else nothing can be told.
     """
-    does = {rank: activity(threads) for rank in ranks for threads in [threads_of(rank.stack)] if threads}
+    does = _doings(ranks)
     groups: Groups = {}
     for rank, what in does.items():
         groups.setdefault(what.key, []).append(rank)
@@ -168,6 +168,27 @@ def _odd(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
         return None
     usual = max((groups[does[rank].key] for rank in waiting), key=len)
     return HangSuspect(chosen.node, chosen.rank, _difference(chosen, does, groups, usual))
+
+
+def _doings(ranks: Sequence[RankAtHang]) -> dict[RankAtHang, Activity]:
+    """The activities of the ranks with stacks; those of ranks in one short loop have equal keys."""
+    does = {rank: activity(threads) for rank in ranks for threads in [threads_of(rank.stack)] if threads}
+    looping = [
+        (what.at, rank)
+        for rank, what in does.items()
+        if rank.progress in (STAYS, WAITS) and what.kind == OWN and what.at is not None
+    ]
+    # By function and the calls around it: the first rank of a loop, and its line.
+    loops: dict[tuple[str, ...], tuple[int, Activity]] = {}
+    for at, rank in sorted(looping, key=lambda pair: pair[0].line):
+        what = does[rank]
+        function = (at.function, at.file, *what.key[2:])
+        line, first = loops.setdefault(function, (at.line, what))
+        if at.line - line < LOOP_LINES:
+            does[rank] = what._replace(key=first.key)
+        else:
+            loops[function] = at.line, what
+    return does
 
 
 def _busy(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
