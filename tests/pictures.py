@@ -78,7 +78,9 @@ class Rehearsed(NamedTuple):
 def main() -> None:
     """Writes all generated pictures."""
     PICTURES.mkdir(exist_ok=True)
-    (PICTURES / "launchers.svg").write_text(chart((ROOT / "benchmarks" / "README.md").read_text()))
+    (PICTURES / "launchers.svg").write_text(
+        chart("".join((ROOT / "benchmarks" / page).read_text() for page in ("README.md", "RESULTS.md")))
+    )
     with tempfile.TemporaryDirectory() as place:
         project = Path(place, "resnet")
         project.mkdir()
@@ -154,7 +156,7 @@ def rows_of(text: str, table: str) -> Iterator[tuple[str, float]]:
 
 
 def chart(text: str) -> str:
-    """Bars of two tables of benchmarks/README.md."""
+    """Bars of two tables of the benchmarks."""
     parts: list[str] = []
     for number, (table, title) in enumerate(TABLES.items()):
         parts += _bars(title, sorted(rows_of(text, table), key=lambda row: row[1]), 20 + 440 * number)
