@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 VENV := .venv
+# What users' targets need: `.[dev]` in VENV is 843 MB.
+TOOLKIT := .toolkit
 BENCH := .bench
 RELEASE := .release
 # A plain path to the sources, since every Python that starts, and thousands do in the tests, would load a finder first.
@@ -17,9 +19,11 @@ OBS := $(REHEARSAL)/obs
 IMAGES := $(OBS)/ma-boot-example/cifar-10-batches-bin
 EXAMPLE := examples/mindspore_cpu
 
-REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
-	$(VENV)/bin/ma_boot --local --nodes 2 --devices-per-node 2 \
-	--rendezvous mindspore --rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS)
+# The same ranks everywhere: a checkpoint of four resumes on four.
+REHEARSE := $(TOOLKIT)/bin/ma_boot --local --nodes 2 --devices-per-node 2 \
+	--rendezvous mindspore --rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS) --path-mapping $(EXAMPLE)/path_mapping_config.py
+ON_HOST := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore
+TRAIN := $(EXAMPLE)/train.py --data data --checkpoints checkpoints
 
 CONTEXT := $(REHEARSAL)/context
 SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE image ma_boot path_mapping
@@ -34,7 +38,14 @@ help: ## show the targets
 
 setup: $(VENV)/made ## make the toolkit's virtual environment
 
+$(TOOLKIT)/made: pyproject.toml
+	@echo "installing ma_boot with the SDK of Docker into $(TOOLKIT)"
+	$(PYTHON) -m venv $(TOOLKIT)
+	$(TOOLKIT)/bin/python $(INSTALL) '.[image]'
+	touch $@
+
 $(VENV)/made: pyproject.toml
+	@echo "installing ma_boot with the tools of developers into $(VENV): 843 MB"
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python $(INSTALL) '.[dev]'
 	touch $@
@@ -47,27 +58,23 @@ $(REHEARSAL)/images.made: $(EXAMPLE)/make_images.py
 	$(PYTHON) $(EXAMPLE)/make_images.py $(IMAGES)
 	touch $@
 
-rehearse: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## train with MindSpore on two simulated nodes, from OBS and back
+rehearse: $(TOOLKIT)/made $(TRAINING)/made $(REHEARSAL)/images.made ## train with MindSpore on two simulated nodes, from OBS and back
 	rm -rf $(OBS)/ma-boot-example/checkpoints
-	$(REHEARSE) --path-mapping $(EXAMPLE)/path_mapping_config.py \
-		$(EXAMPLE)/train.py --data data --checkpoints checkpoints
+	$(ON_HOST) $(REHEARSE) $(TRAIN)
 
-resume: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## resume from the checkpoints that `make rehearse` left in OBS
-	$(REHEARSE) --path-mapping $(EXAMPLE)/path_mapping_config.py \
-		$(EXAMPLE)/train.py --data data --checkpoints checkpoints --epochs 4
+resume: $(TOOLKIT)/made $(TRAINING)/made $(REHEARSAL)/images.made ## resume from the checkpoints that `make rehearse` left in OBS
+	$(ON_HOST) $(REHEARSE) $(TRAIN) --epochs 4
 
-rehearse-docker: $(VENV)/made $(REHEARSAL)/images.made $(if $(IMAGE),,$(REHEARSAL)/image.made) ## the same with eight ranks in two containers, of IMAGE or of one that it builds
-	$(VENV)/bin/ma_boot --local --runner docker --image $(or $(IMAGE),$(EXAMPLE_IMAGE)) \
-		--nodes 2 --devices-per-node 4 --rendezvous mindspore \
-		--rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS) --path-mapping $(EXAMPLE)/path_mapping_config.py \
-		$(EXAMPLE)/train.py --data data --checkpoints checkpoints
+rehearse-docker: $(TOOLKIT)/made $(REHEARSAL)/images.made $(if $(IMAGE),,$(REHEARSAL)/image.made) ## the same in two containers, of IMAGE or of one that it builds
+	rm -rf $(OBS)/ma-boot-example/checkpoints
+	$(REHEARSE) --runner docker --image $(or $(IMAGE),$(EXAMPLE_IMAGE)) $(TRAIN)
 
-$(REHEARSAL)/image.made: $(VENV)/made $(EXAMPLE)/requirements.txt $(EXAMPLE)/base.Dockerfile $(shell find $(SOURCES) -type f -not -name '*.pyc')
+$(REHEARSAL)/image.made: $(TOOLKIT)/made $(EXAMPLE)/requirements.txt $(EXAMPLE)/base.Dockerfile $(shell find $(SOURCES) -type f -not -name '*.pyc')
 	rm -rf $(CONTEXT) && mkdir -p $(CONTEXT) && cp -r $(SOURCES) $(CONTEXT)
 	cp $(EXAMPLE)/requirements.txt $(CONTEXT)/image/environment/
 	docker build --tag $(EXAMPLE_IMAGE)-base $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) - <$(EXAMPLE)/base.Dockerfile || \
 		{ echo "make: name a base image that docker has or can pull: make rehearse-docker BASE_IMAGE=NAME" >&2; exit 69; }
-	$(VENV)/bin/ma_boot image build --tag $(EXAMPLE_IMAGE) --build-arg BASE_IMAGE=$(EXAMPLE_IMAGE)-base \
+	$(TOOLKIT)/bin/ma_boot image build --tag $(EXAMPLE_IMAGE) --build-arg BASE_IMAGE=$(EXAMPLE_IMAGE)-base \
 		--build-arg CONDA_ENV=mindspore $(CONTEXT)
 	touch $@
 
@@ -79,14 +86,14 @@ IGNORED = $(if $(filter environment,$(origin $(1))),$(filter ANACONDA_DIR CONDA_
 BUILD_OPTIONS = $(foreach name,$(BUILD_ARGUMENTS),$(if $($(name)),$(if $(call IGNORED,$(name)),,--build-arg $(name)))) \
 	$(if $(PLATFORM),--platform $(PLATFORM)) $(if $(ARCH),--arch $(ARCH))
 
-image: $(VENV)/made ## build the image of a job as IMAGE, from BASE_IMAGE (TOOLKIT_IMAGE, PLATFORM, ...: image/README.md), and check it
-	$(VENV)/bin/ma_boot image build . --tag $(OWN_IMAGE) $(BUILD_OPTIONS)
+image: $(TOOLKIT)/made ## build the image of a job as IMAGE, from BASE_IMAGE (TOOLKIT_IMAGE, PLATFORM, ...: image/README.md), and check it
+	$(TOOLKIT)/bin/ma_boot image build . --tag $(OWN_IMAGE) $(BUILD_OPTIONS)
 
-image-check: $(VENV)/made $(if $(IMAGE),,image) ## check IMAGE against ModelArts' rules, or one that it builds
-	$(VENV)/bin/ma_boot image check $(OWN_IMAGE) $(if $(ARCH),--arch $(ARCH))
+image-check: $(TOOLKIT)/made $(if $(IMAGE),,image) ## check IMAGE against ModelArts' rules, or one that it builds
+	$(TOOLKIT)/bin/ma_boot image check $(OWN_IMAGE) $(if $(ARCH),--arch $(ARCH))
 
-push: push-values $(VENV)/made $(if $(IMAGE),,image) ## push IMAGE to SWR: REGION=cn-north-4 ORGANIZATION=yours, or REGISTRY=HOST
-	$(VENV)/bin/ma_boot image push $(OWN_IMAGE) --region $(REGION) --organization $(ORGANIZATION) \
+push: push-values $(TOOLKIT)/made $(if $(IMAGE),,image) ## push IMAGE to SWR: REGION=cn-north-4 ORGANIZATION=yours, or REGISTRY=HOST
+	$(TOOLKIT)/bin/ma_boot image push $(OWN_IMAGE) --region $(REGION) --organization $(ORGANIZATION) \
 		$(if $(REGISTRY),--registry $(REGISTRY)) $(if $(ARCH),--arch $(ARCH))
 
 push-values:
@@ -220,4 +227,4 @@ release-check: ## build sdist and wheel of HEAD, and test the wheel in an enviro
 	cd $(RELEASE)/tree && $(abspath $(RELEASE))/venv/bin/python -m pytest $(PARALLEL) $(SELECTED)
 
 clean: ## remove all that these targets made
-	rm -rf $(VENV) $(BENCH) $(REHEARSAL) $(RELEASE) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TOOLKIT) $(BENCH) $(REHEARSAL) $(RELEASE) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

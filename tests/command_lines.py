@@ -72,7 +72,7 @@ def lines_in_blocks(text: str) -> Iterator[str]:
     for line in lines:
         match = _COMMAND.fullmatch(line.strip())
         if match:
-            yield re.sub(r" +(# |> ).*", "", match[1])
+            yield re.sub(r" +(# |>>? ).*", "", match[1])
 
 
 def find_wrong_lines(text: str) -> list[tuple[str, list[object]]]:

@@ -114,6 +114,10 @@ COMMANDS = {
         "ma_boot.cli.report:report",
         "Reports why a job ended, and makes one page of it: all its nodes on one timeline.",
     ),
+    "completion": (
+        "ma_boot.cli.completion:completion",
+        "Prints the completion of commands, options and files for a shell.",
+    ),
 }
 
 

@@ -143,11 +143,19 @@ def _from_json(value: Any) -> Value:
     return ScalarValue(None, shown, value)
 
 
-def read_yaml(text: str, problems: list[str]) -> Value | None:
-    """Returns the document as `yaml.safe_load` does; None, and a problem, if it is invalid or has aliases."""
+def find_unprintable(text: str) -> re.Match[str] | None:
+    """Finds the first character that YAML does not allow, such as a control character."""
     import yaml  # slow to import, and few mappings are YAML
 
-    unprintable = yaml.reader.Reader.NON_PRINTABLE.search(text)
+    found: re.Match[str] | None = yaml.reader.Reader.NON_PRINTABLE.search(text)
+    return found
+
+
+def read_yaml(text: str, problems: list[str]) -> Value | None:
+    """Returns the document as `yaml.safe_load` does; None, and a problem, if it is invalid or has aliases."""
+    import yaml  # as above
+
+    unprintable = find_unprintable(text)
     # The loader would raise an error without a line when it is created.
     if unprintable:
         line = text.count("\n", 0, unprintable.start()) + 1

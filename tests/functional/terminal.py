@@ -23,20 +23,29 @@ class Shown(NamedTuple):
     lines: list[str]
 
 
-def in_terminal(argv: Sequence[str], cwd: Path, environ: dict[str, str], rows: int, columns: int) -> Shown:
-    """Runs a program to its end in a terminal of this size."""
+def in_terminal(
+    argv: Sequence[str],
+    cwd: Path,
+    environ: dict[str, str],
+    *,
+    rows: int,
+    columns: int,
+    typed: bytes | None = None,
+) -> Shown:
+    """Runs a program to its end in a terminal of this size, where it reads what was typed before."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     process = subprocess.Popen(
         argv,
         cwd=cwd,
         env=environ,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL if typed is None else theirs,
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
     )
     os.close(theirs)
+    os.write(ours, typed or b"")
     written = b""
     while True:
         try:

@@ -1,25 +1,28 @@
-"""`ma_boot job init`: writes a first job file, never over an existing one."""
+"""`ma_boot job init`: writes a first job file, never over an existing one, and asks no question."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Callable
 
 import click
 
 from ma_boot.cli.options.click_types import FILE, Whole, files
-from ma_boot.desk.job.job_file import JobFile, overridden
-from ma_boot.desk.job.rules import form_problems
+from ma_boot.desk.job.job_file import JobFile, overridden, parse_job
+from ma_boot.desk.job.rules import form_problems, missing_fields
 from ma_boot.desk.job.template import Answers, first_job_file, first_mapping
+from ma_boot.desk.rehearsal.platform.simulated_job import parse_channels
 from ma_boot.errors import CannotCreate, UsageError
 from ma_boot.report.console import print_lines
+from path_mapping.mapping.document import find_unprintable
 from path_mapping.mapping.routes import ObsUrl
 
 _MAPPING = "path_mapping_config.py"
+_LONGEST_NAME = 51  # in a manifest for Kubernetes; the job form accepts 64
+_CHANNEL: dict[str, Any] = {"multiple": True, "metavar": "NAME=OBS"}
 
 
 def _field(key: str) -> Callable[[str], str]:
@@ -28,11 +31,9 @@ def _field(key: str) -> Callable[[str], str]:
     def text(value: str) -> str:
         wrong: Sequence[object] = ()
         try:
-            if key == "command":
-                shlex.split(value)
-            elif key == "bucket" and value:
+            if key == "bucket":
                 ObsUrl.typed(f"obs://{value}/")
-            elif key != "bucket":
+            else:
                 wrong = form_problems(overridden(JobFile(), {key: value}))
         except ValueError as error:
             wrong = [error]
@@ -44,80 +45,106 @@ def _field(key: str) -> Callable[[str], str]:
 
 
 @click.command("init", context_settings={"allow_interspersed_args": False}, options_metavar="[OPTIONS] [--]")
-@click.option("--output", **FILE, default="job.yaml", show_default=True, help="The job file to write.")
+@click.option("--file", **FILE, default="job.yaml", show_default=True, help="The job file to write.")
 @click.option(
     "--name", type=_field("name"), metavar="TEXT", help="Name of the job; default: this directory's."
 )
 @click.option("--image", type=_field("image"), metavar="IMAGE", help="ORGANIZATION/NAME:TAG in SWR.")
-@click.option("--nodes", type=Whole(1, 1024), metavar="N", help="Number of nodes.  [default: 1]")
-@click.option("--devices-per-node", type=Whole(1, 16), metavar="N", help="Cards.  [default: 1]")
+@click.option("--nodes", type=Whole(1, 1024), metavar="N", default=1, help="Number of nodes.  [default: 1]")
+@click.option("--devices-per-node", type=Whole(1, 16), metavar="N", default=1, help="Cards.  [default: 1]")
 @click.option("--pool", metavar="ID", help="Id of a dedicated pool.")
 @click.option("--bucket", type=_field("bucket"), metavar="BUCKET", help="Bucket for code, logs and outputs.")
+@click.option("--input", "inputs", **_CHANNEL, help="An input, e.g. data_url=obs://bucket/data/.")
+@click.option("--output", "outputs", **_CHANNEL, help="An output, e.g. train_url=obs://bucket/out/.")
 @click.option("--mapping", is_flag=True, help=f"Write a path mapping, too: {_MAPPING}.")
 @click.argument(
     "command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND [ARGS]...]", shell_complete=files
 )
-@click.pass_obj
 def init(
-    environ: Mapping[str, str],
-    output: str,
+    file: str,
     name: str | None,
     image: str | None,
-    nodes: int | None,
-    devices_per_node: int | None,
+    nodes: int,
+    devices_per_node: int,
     pool: str | None,
     bucket: str | None,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
     mapping: bool,
     command: Sequence[str],
 ) -> int:
-    """Writes a first job file with comments; on a terminal it asks for what is not given.
+    """Writes a first job file; what is not given becomes an example in a comment.
 
-    An existing file is never overwritten.
+    An existing file is never overwritten. COMMAND is train.py by default.
 
     \b
     Example:
       ma_boot job init --nodes 2 --devices-per-node 8 train.py --epochs 90
     """
-    targets = [output, _MAPPING] if mapping else [output]
-    existing = [path for path in targets if os.path.lexists(path)]
-    if existing:
-        raise CannotCreate(
-            f"{', '.join(existing)}: already exists, and is never overwritten; --output names another"
-        )
-    ask = sys.stdin.isatty() and sys.stderr.isatty()
+    targets = [file, _MAPPING] if mapping else [file]
+    _check_targets(targets)
+    channels = parse_channels(inputs, outputs)
     answers = Answers(
-        name=name or _answer(ask, "Name of the job", _name_here(), _field("name")),
-        command=tuple(command)
-        or tuple(shlex.split(_answer(ask, "Training command", "train.py", _field("command")))),
-        image=image or _answer(ask, "Image in SWR (organization/name:tag)", "", _field("image")),
-        nodes=nodes or int(_answer(ask, "Nodes", "1", Whole(1, 1024))),
-        devices_per_node=devices_per_node or int(_answer(ask, "Cards per node", "1", Whole(1, 16))),
-        pool=pool or _answer(ask, "Dedicated pool (id; empty: public pool)", ""),
-        bucket=bucket or _answer(ask, "Bucket in OBS", "", _field("bucket")),
+        name=name or _name_here(),
+        command=tuple(command) or ("train.py",),
+        image=image or "",
+        nodes=nodes,
+        devices_per_node=devices_per_node,
+        pool=pool or "",
+        bucket=bucket or "",
         mapping=_MAPPING if mapping else "",
+        inputs={_key_of(channel): str(channel.url) for channel in channels if channel.is_input},
+        outputs={_key_of(channel): str(channel.url) for channel in channels if not channel.is_input},
     )
-    try:
-        contents = [text.encode() for text in (first_job_file(answers), first_mapping(answers))]
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            f"found a word that is not UTF-8: {error.object[error.start : error.end]!r}"
-        ) from error
-    for path, content in zip(targets, contents):
+    _check_characters(answers)
+    text = first_job_file(answers)
+    for path, content in zip(targets, (text, first_mapping(answers))):
         try:
-            with open(path, "xb") as file:
-                file.write(content)
+            with open(path, "x", encoding="utf-8", newline="") as stream:
+                stream.write(content)
         except OSError as error:
             raise CannotCreate(f"cannot write {path}: {error.strerror}") from error
-    print_lines("\n".join([*targets, f"next: ma_boot --local --job {output}"]))
+    print_lines("\n".join([*targets, *_next_steps(file, text)]))
     return 0
 
 
+def _check_targets(targets: Sequence[str]) -> None:
+    existing = [path for path in targets if os.path.lexists(path)]
+    if existing:
+        raise CannotCreate(
+            f"{', '.join(existing)}: already exists, and is never overwritten; --file names another"
+        )
+
+
+def _check_characters(answers: Answers) -> None:
+    """Raises `UsageError` for a value that the reader of job files refuses."""
+    values = {
+        "COMMAND": " ".join(answers.command),
+        "--pool": answers.pool,
+        "--input": " ".join(answers.inputs.values()),
+        "--output": " ".join(answers.outputs.values()),
+    }
+    wrong = [
+        f"{where}: found the character {found[0]!r}, which a job file cannot have"
+        for where, value in values.items()
+        if (found := find_unprintable(value))
+    ]
+    if wrong:
+        raise UsageError("; ".join(wrong))
+
+
+def _key_of(channel: Any) -> str:
+    return f"{channel.name}@env" if channel.by_variable else str(channel.name)
+
+
+def _next_steps(file: str, text: str) -> list[str]:
+    """Returns the command of the rehearsal, and the keys that a submission needs besides."""
+    missing = [problem.key for problem in missing_fields(parse_job(text)[0])]
+    to_do = [f"before submitting, fill in: {', '.join(missing)}"] if missing else []
+    return [f"next: ma_boot --local --job {shlex.quote(file)}", *to_do]
+
+
 def _name_here() -> str:
-    """Derives a name for the job from this directory."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", os.path.basename(os.getcwd())).strip("-")[:64] or "job"
-
-
-def _answer(ask: bool, question: str, default: str, kind: Any = None) -> str:
-    if not ask:
-        return default
-    return str(click.prompt(question, default=default, show_default=bool(default), type=kind, err=True))
+    """Derives a name for the job from this directory, by the rules of ModelArts and of Kubernetes."""
+    words = re.sub(r"[^a-z0-9]+", "-", os.path.basename(os.getcwd()).lower())
+    return words.lstrip("-0123456789")[:_LONGEST_NAME].rstrip("-") or "job"

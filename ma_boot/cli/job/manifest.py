@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
 from ma_boot.cli.job.running import note
 from ma_boot.cli.job.submit import SET, described_job, image_with_registry, run_of
-from ma_boot.cli.options.click_types import files
+from ma_boot.cli.options.click_types import FILE, files
 from ma_boot.cli.options.sources import read_job_options
 from ma_boot.desk.job.job_file import JobFile
 from ma_boot.desk.job.load import in_order
@@ -27,7 +28,7 @@ from ma_boot.desk.job.manifest import (
 from ma_boot.desk.job.readers import JobProblem
 from ma_boot.desk.job.rules import exposed_secrets
 from ma_boot.desk.job_service.in_obs import JobCode, job_code, upload_code
-from ma_boot.errors import ConfigError, listed
+from ma_boot.errors import CannotCreate, ConfigError, listed
 from ma_boot.node.boot.options import RunOptions
 from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.platform.modelarts.job import JOB_TOKEN
@@ -51,6 +52,7 @@ KILL_SECONDS = 30
     metavar="NAME",
     help=f"MindCluster: the kind of server: {', '.join(SCHEDULE_POLICIES)}.",
 )
+@click.option("--output", **FILE, help="Write the manifest to a file, if there is one.")
 @click.option("--upload", is_flag=True, help="Upload the code first, as `submit` does.")
 @SET
 @click.pass_context
@@ -63,10 +65,11 @@ def manifest(
     secret_name: str | None,
     pull_secret: str | None,
     schedule_policy: str | None,
+    output: str | None,
     upload: bool,
     changes: Sequence[str],
 ) -> int:
-    """Prints the job of FILE for `kubectl apply`, on Volcano (Lite Cluster, CCE) or MindCluster.
+    """Prints the job of FILE for `kubectl create`, on Volcano (Lite Cluster, CCE) or MindCluster.
 
     \b
     Example:
@@ -104,8 +107,19 @@ def manifest(
         note(f"code: {upload_code(code, environ)} of {len(code.files)} files uploaded to {code.url}")
     for line in (*exposed, *_to_do(pods, str(code.url) if code and not upload else "")):
         note(line)
-    print_lines(text)
+    _write(text, output)
     return 0
+
+
+def _write(text: str, output: str | None) -> None:
+    """Prints the manifest or writes it to a file; a shell's `>` would leave an empty file on errors."""
+    if output is None:
+        print_lines(text)
+        return
+    try:
+        Path(output).write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise CannotCreate(f"cannot write {output}: {error.strerror}") from error
 
 
 def _policy_problems(platform: str, policy: str | None) -> list[JobProblem]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ma_boot.desk.job.readers import PLAIN
 
@@ -26,10 +27,8 @@ devices-per-node: {devices}
 {known}code-url: {code}/   # the code is uploaded to a directory below it, named after the job
 # exclude: [data/, "*.ckpt"]     # parts of the code not to upload, as in .gitignore
 
-# inputs:                        # passed as --data_url=PATH; data_url@env: in the variable data_url
-#   data_url: {where}/data/
-# outputs:
-#   train_url: {where}/output/
+{inputs}
+{outputs}
 # parameters:                    # passed as --lr=0.1
 #   lr: 0.1
 # environment:
@@ -40,6 +39,7 @@ devices-per-node: {devices}
 # retries: 3                     # restarts by the platform
 # time-limit: 24h
 """
+_INPUTS = "inputs:                        # passed as --data_url=PATH; data_url@env: in the variable data_url"
 _OPTIONS = """\
 {comment}options:                       # of ma_boot, by their long names
 {comment}  path-mapping: {mapping}
@@ -58,6 +58,8 @@ class Answers:
     pool: str = ""
     bucket: str = ""
     mapping: str = ""  # the file of the path mapping
+    inputs: Mapping[str, str] = field(default_factory=dict)  # URLs by `NAME` or `NAME@env`
+    outputs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
@@ -85,10 +87,19 @@ def first_job_file(answers: Answers) -> str:
         else "# pool: pool-a1b2c3d4   # a dedicated pool",
         flavor=f"{'' if answers.pool else '# '}flavor: modelarts.pool.visual.{cards}xlarge",
         keyless="" if answers.mapping else "# ",
+        inputs=_channels(_INPUTS, answers.inputs, f"data_url: {answers.where}/data/"),
+        outputs=_channels("outputs:", answers.outputs, f"train_url: {answers.where}/output/"),
         known="" if answers.bucket else "# ",
         where=answers.where,
         code=f"obs://{answers.bucket or 'your-bucket'}/code",
     )
+
+
+def _channels(key: str, urls: Mapping[str, str], example: str) -> str:
+    """Returns the lines of inputs or outputs; an example in comments without any."""
+    if not urls:
+        return f"# {key}\n#   {example}"
+    return "\n".join([key, *(f"  {_quoted(name)}: {_quoted(url)}" for name, url in urls.items())])
 
 
 def first_mapping(answers: Answers) -> str:

@@ -8,6 +8,10 @@ import re
 import shlex
 import sys
 
+# Where pyproject.toml is if ma_boot runs from its sources. Never the name: no index has it, and a stranger
+# may register it.
+_SOURCES = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
+
 
 def install_command(extra: str) -> str:
     """Returns the command that adds the packages of an extra, by the installer that made this environment."""
@@ -21,7 +25,7 @@ def install_command(extra: str) -> str:
 
 
 def packages_of(extra: str) -> list[str]:
-    """Returns the requirements of an extra; the extra itself if ma_boot was not installed."""
+    """Returns the requirements of an extra; the extra of the sources if ma_boot was not installed."""
     # Loads 30 modules, and is needed for an error only.
     from importlib import metadata
 
@@ -31,4 +35,4 @@ def packages_of(extra: str) -> list[str]:
         requirements = []
     marked = re.compile(rf"([^;]+?) *; *extra *== *['\"]{re.escape(extra)}['\"]")
     matches = filter(None, map(marked.fullmatch, requirements))
-    return [match[1] for match in matches] or [f"ma-boot[{extra}]"]
+    return [match[1] for match in matches] or [f"{_SOURCES}[{extra}]"]

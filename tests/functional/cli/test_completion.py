@@ -82,10 +82,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bash(project: Path) -> Iterator[Bash]:
-    """A bash with the completion that the README names."""
+    """A bash with the completion that the install page names."""
     shell = Bash(project)
     try:
-        shell.type('eval "$(_MA_BOOT_COMPLETE=bash_source ma_boot)"; echo set"" up\n', "set up")
+        shell.type('eval "$(ma_boot completion bash)"; echo set"" up\n', "set up")
         yield shell
     finally:
         shell.close()
@@ -147,8 +147,8 @@ def test_every_fault_completes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_has_a_completion_script(tmp_path: Path, shell: str) -> None:
-    environ = {"PATH": PATH, "_MA_BOOT_COMPLETE": f"{shell}_source"}
+    command = [f"{BIN}/ma_boot", "completion", shell]
     done = subprocess.run(
-        [f"{BIN}/ma_boot"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
+        command, cwd=tmp_path, env={"PATH": PATH}, capture_output=True, text=True, check=True
     )
     assert f"_MA_BOOT_COMPLETE={shell}_complete" in done.stdout

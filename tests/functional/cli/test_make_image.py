@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,27 @@ def test_registry_and_architecture_are_passed_on() -> None:
 def test_rehearsal_in_containers_installs_no_mindspore_on_this_machine() -> None:
     assert "make_env.py" not in commands("rehearse-docker", "IMAGE=x", "REHEARSAL=/nowhere")
     assert "make_env.py" in commands("rehearse", "REHEARSAL=/nowhere")
+
+
+@pytest.mark.parametrize("target", ["image", "image-check", "push", "rehearse", "resume", "rehearse-docker"])
+def test_targets_of_users_install_no_tools_of_developers(target: str) -> None:
+    made = commands(target, "IMAGE=x", "REGION=r", "ORGANIZATION=o", "TOOLKIT=/nowhere", "VENV=/no/dev")
+    assert "[dev]" not in made
+    assert "/no/dev" not in made
+    assert "'.[image]'" in made
+
+
+def test_rehearsals_of_the_example_have_the_same_ranks_and_begin_without_checkpoints() -> None:
+    """Else the second one finds checkpoints of other ranks, and ends with 78."""
+    targets = ("rehearse", "resume", "rehearse-docker")
+    made = {target: commands(target, "IMAGE=x", "REHEARSAL=/nowhere") for target in targets}
+    assert {
+        target: re.findall(r"--nodes \S+ --devices-per-node \S+", text) for target, text in made.items()
+    } == {target: ["--nodes 2 --devices-per-node 2"] for target in targets}
+    begins = {
+        target: "rm -rf /nowhere/obs/ma-boot-example/checkpoints" in text for target, text in made.items()
+    }
+    assert begins == {"rehearse": True, "resume": False, "rehearse-docker": True}
 
 
 def test_example_images_need_only_the_standard_library(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[3]
 README, TUTORIAL = ROOT / "README.md", ROOT / "docs" / "tutorial.md"
@@ -70,3 +71,45 @@ def test_the_tutorial_up_to_the_image(tmp_path: Path) -> None:
     assert "it failed, as it should" in output
     assert "exit code 137: node 1, rank 3 was killed by SIGKILL" in output
     assert '"command": "exec ma_boot train.py --epochs 2"' in output
+
+
+HOW_TO = ROOT / "docs" / "how-to"
+IMAGE_LESS = """
+mkdir -p obs/my-bucket/data
+echo 1 > obs/my-bucket/data/a.tar
+echo 2 > obs/my-bucket/data/b.tar
+cat > train.py <<'END'
+import os, pathlib
+rank = os.environ["RANK_ID"]
+pathlib.Path("out").mkdir(exist_ok=True)
+pathlib.Path("out/result.txt").write_text(rank)
+print("rank", rank, "has", os.listdir("data"))
+END
+"""
+
+
+@pytest.mark.parametrize("language", ["", ".zh-CN"])
+def test_the_how_to_on_data_runs_on_two_nodes_without_a_warning(tmp_path: Path, language: str) -> None:
+    text = (HOW_TO / f"data-in-obs{language}.md").read_text()
+    mapping = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
+    lines = [line for line in "".join(_commands(text)).splitlines() if "--nodes 2" in line or "sync" in line]
+    script = ["set -eu", IMAGE_LESS, f"cat > mapping.yaml <<'END'\n{mapping}END", *lines]
+    output = typed("\n".join(script).replace("sync plan", "sync plan --obs-root obs"), tmp_path)
+    assert len(lines) == 2
+    assert output.count("rank 0 has ['a.tar']") == 1
+    results = sorted((tmp_path / "obs/my-bucket/out").glob("*/*/result.txt"))
+    assert [(path.parent.name, path.read_text()) for path in results] == [("0", "0"), ("1", "1")]
+
+
+@pytest.mark.parametrize("language", ["", ".zh-CN"])
+def test_the_how_to_on_volcano_makes_a_manifest_of_the_job_file_of_the_tutorial(
+    tmp_path: Path, language: str
+) -> None:
+    (tmp_path / "train.py").touch()
+    described = script_of(TUTORIAL, "4. The job file", "4. The job file").splitlines()
+    init = next(line for line in described if line.startswith("ma_boot job init"))
+    lines = "".join(_commands((HOW_TO / f"volcano{language}.md").read_text())).splitlines()
+    commands = [line for line in lines if "--local" not in line and not line.startswith("kubectl")]
+    typed("\n".join(["set -eu", init, *commands]), tmp_path)
+    manifest = list(yaml.safe_load_all((tmp_path / "job-volcano.yaml").read_text()))
+    assert manifest[-1]["kind"] == "Job"

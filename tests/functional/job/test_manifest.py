@@ -74,6 +74,18 @@ def test_the_pods_boot_the_ranks_of_the_rehearsal(desk: Desk, platform: str) -> 
     assert keys == ["out/0", "out/1", "out/2", "out/3"]
 
 
+def test_a_job_without_a_manifest_leaves_no_file(desk: Desk) -> None:
+    (desk.project / "train.py").write_text(TRAIN)
+    (desk.project / "job.yaml").write_text(JOB)
+    words = ("manifest", "job.yaml", "--platform", "volcano", "--output", "made.yaml")
+    refused = desk.job(*words, "--set", "name=a b")
+    assert (refused.code, refused.out) == (78, "")
+    assert not (desk.project / "made.yaml").exists()
+    made = desk.job(*words)
+    assert (made.code, made.out) == (0, "")
+    assert yaml.safe_load_all((desk.project / "made.yaml").read_text())
+
+
 def test_mindcluster_needs_the_kind_of_server(desk: Desk) -> None:
     (desk.project / "train.py").write_text(TRAIN)
     (desk.project / "job.yaml").write_text(JOB)

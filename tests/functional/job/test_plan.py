@@ -189,7 +189,14 @@ def test_a_mistake_of_syntax_comes_alone(project: Path) -> None:
         (["--image", "Vision"], "found 'Vision', expected ORGANIZATION/NAME:TAG in SWR"),
         (["--bucket", "Not_One"], "found the bucket 'Not_One'"),
         (["--name", "a b"], "found 'a b', expected 1 to 64 letters"),
-        (["train.py", "\udcff"], "a word that is not UTF-8: '\\udcff'"),
+        (["train.py", "\udcff"], "COMMAND: found the character '\\udcff', which a job file cannot have"),
+        (["train.py", "a\x7fb"], "COMMAND: found the character '\\x7f', which a job file cannot have"),
+        (["--pool", "a\x9bb"], "--pool: found the character '\\x9b', which a job file cannot have"),
+        (
+            ["--input", "data_url=/here"],
+            "--input data_url=/here: found '/here', expected 'obs://bucket/path'",
+        ),
+        (["--output", "second.yaml"], "--output second.yaml: expected NAME=obs://bucket/path"),
     ],
 )
 def test_first_file_is_not_written_with_values_that_the_form_rejects(

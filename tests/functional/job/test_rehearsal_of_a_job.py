@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from ma_boot.desk.job.job_file import JobFile
+from ma_boot.desk.job.load import read_job_file
 from ma_boot.desk.job.readers import JobProblem
 from ma_boot.desk.job_service.in_obs import job_code, upload_code
 from ma_boot.desk.rehearsal.platform.code_directory import code_files, copy_code
@@ -15,6 +17,7 @@ from path_mapping.mapping.routes import ObsUrl
 from path_mapping.stores.open_store import open_store
 from tests.conftest import CREDENTIALS
 from tests.functional.job.program import ma_boot
+from tests.functional.terminal import in_terminal
 from tests.obs import MemoryObs
 
 TRAIN = """
@@ -106,10 +109,34 @@ def test_the_first_file_is_rehearsed_as_it_is(project: Path) -> None:
     ended = ma_boot(
         project, "job", "init", "--nodes", "2", "--bucket", "bucket", "train.py", "--epochs", "90"
     )
-    assert (ended.code, ended.output) == (0, "job.yaml\nnext: ma_boot --local --job job.yaml\n")
+    assert (ended.code, ended.output) == (
+        0,
+        "job.yaml\nnext: ma_boot --local --job job.yaml\nbefore submitting, fill in: image, flavor\n",
+    )
     ended = ma_boot(project, "--local", "--job", "job.yaml", "--rendezvous", "torch")
     assert ended.code == 0, ended.output
     assert "2 nodes x 1 device" in ended.output
+
+
+def test_the_first_file_has_the_inputs_and_outputs_and_asks_no_question(project: Path) -> None:
+    """On a terminal, whose next lines a question would swallow."""
+    project = project / "2_Own project"
+    project.mkdir()
+    options = "--image me/x:1 --pool p --bucket bucket --input data_url=obs://bucket/data/ --output train_url@env=obs://bucket/out"
+    words = [sys.executable, "-m", "ma_boot", "job", "init", *options.split(), "train.py"]
+    environ = {"PATH": "/usr/bin:/bin"}
+    shown = in_terminal(words, project, environ, rows=24, columns=120, typed=b"the-next-line\n")
+    assert shown.code == 0, shown.lines
+    assert [line for line in shown.lines if line and line != "the-next-line"] == [
+        "job.yaml",
+        "next: ma_boot --local --job job.yaml",
+    ]
+    job, problems = read_job_file(str(project / "job.yaml"))
+    assert (problems, job.name) == ([], "own-project")
+    assert [(key, str(channel)) for key, channel in job.channels] == [
+        ("inputs", "data_url=obs://bucket/data/"),
+        ("outputs", "train_url@env=obs://bucket/out"),
+    ]
 
 
 def test_the_first_file_is_never_written_over_another(project: Path) -> None:
@@ -118,7 +145,7 @@ def test_the_first_file_is_never_written_over_another(project: Path) -> None:
     assert "job.yaml: already exists, and is never overwritten" in ended.output
     assert (project / "job.yaml").read_text() == JOB
     assert not (project / "path_mapping_config.py").exists()
-    ended = ma_boot(project, "job", "init", "--output", "second.yaml", "--mapping", "train.py")
+    ended = ma_boot(project, "job", "init", "--file", "second.yaml", "--mapping", "train.py")
     assert ended.code == 0, ended.output
     assert "path-mapping: path_mapping_config.py" in (project / "second.yaml").read_text()
     plan = ma_boot(project, "sync", "plan", "path_mapping_config.py", "--obs-root", "obs")

@@ -39,5 +39,10 @@ def test_the_command_uses_the_installer_of_the_environment(
     assert install_command("image") == "pipx inject ma-boot 'docker>=7.0'"
 
 
-def test_without_metadata_the_command_names_the_extra(place: Path) -> None:
-    assert install_command("job").endswith(" -m pip install 'ma-boot[job]'")
+def test_without_metadata_the_command_installs_from_the_sources_and_never_by_name(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is on no index: whoever registers it there would be installed."""
+    monkeypatch.setattr(metadata, "requires", lambda name: [])
+    sources = Path(__file__).parents[3]
+    assert install_command("job").endswith(f" -m pip install '{sources}[job]'")

@@ -146,6 +146,56 @@ def test_links_into_the_repository_have_a_target() -> None:
     assert [broken for document in DOCUMENTS for broken in broken_links(document)] == []
 
 
+# `pip install ma-boot`, `uv tool install 'ma_boot[job]'`, `uvx ma-boot`: what a stranger may register on an index.
+BY_NAME = re.compile(
+    r"ma[-_]boot\[|(?:uvx|pipx run|uv tool run) ma[-_]boot\b"
+    r"|(?:pip|pipx|uv)\b[^\n`]*\binstall\b[^\n`#]*?[ '\"]ma[-_]boot(?![\w/.-])"
+)
+
+
+def texts_of_the_tree() -> Iterator[Path]:
+    """Yields the files that users read, run or see messages of."""
+    yield from DOCUMENTS
+    yield from (
+        ROOT / name for name in ("Makefile", "Dockerfile", "mkdocs.yml", "pyproject.toml", "entrypoint")
+    )
+    for directory in ("ma_boot", "path_mapping", "image", "examples", "docs", "benchmarks"):
+        for path in (ROOT / directory).rglob("*"):
+            if path.is_file() and path.suffix in (
+                "",
+                ".py",
+                ".md",
+                ".sh",
+                ".txt",
+                ".yaml",
+                ".svg",
+                ".Dockerfile",
+            ):
+                yield path
+
+
+@pytest.mark.parametrize(
+    "line", ["pip install 'ma-boot[job]'", "pipx install ma-boot", "uvx ma_boot", "uv tool install ma_boot"]
+)
+def test_a_line_that_installs_by_name_is_found(line: str) -> None:
+    assert BY_NAME.search(line)
+
+
+def test_no_text_tells_users_to_install_a_package_of_this_name_from_an_index() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in texts_of_the_tree()
+        for match in BY_NAME.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_a_sentence_that_requires_ma_boot_links_to_the_page_on_installing() -> None:
+    for document in DOCUMENTS:
+        links = re.findall(r"\[(?:[Ii]nstall|安装) ma_boot\]\(([^)#]*)", document.read_text())
+        assert all(Path(link).name.startswith("install.") for link in links), document.name
+
+
 def test_command_lines_of_documents_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("job.yaml").write_text("command: train.py\n")
