@@ -38,7 +38,7 @@ def on_post_page(output: str, page: Any, **_: Any) -> str:
 
 @event_priority(-200)  # after that of i18n, at -100, which builds the Chinese pages
 def on_post_build(config: Any, **_: Any) -> None:
-    """Splits the search index by language; writes each part as JSON and, for pages opened as files, a script."""
+    """Writes a search index for each language, as JSON and, for pages opened as files, as a script."""
     site = Path(config["site_dir"])
     whole = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     english = [doc for doc in whole["docs"] if not doc["location"].startswith(_CHINESE)]
