@@ -27,9 +27,9 @@ COMMAND` is short for `ma_boot run COMMAND`. Every command has `--help`. Rarely 
 _SEE = {
     "obs": "[path-mapping.md](path-mapping.md)",
     "start": "[starting.md](starting.md), [platforms.md](platforms.md)",
-    "ranks": "[rank-table.md](rank-table.md)",
-    "running": "[supervision.md](supervision.md), [hangs.md](hangs.md), [metrics.md](metrics.md)",
-    "plan": "[doctor.md](doctor.md)",
+    "ranks": "[starting.md](starting.md#the-rank-table)",
+    "running": "[supervision.md](supervision.md), [metrics.md](metrics.md)",
+    "plan": "[image.md](image.md#doctor)",
     "rehearsal": "[rehearsal.md](rehearsal.md)",
     "faults": "[rehearsal.md](rehearsal.md#faults-on-demand)",
     "containers": "[image.md](image.md#rehearse)",
@@ -59,7 +59,7 @@ def _of_run() -> Iterator[str]:
     yield (
         "`MABOOT_STALL_TIMEOUT` also applies to `ma_boot sync` and `ma_boot checkpoint`; `MABOOT_INTERVAL`, 10, is the time in\n"
         "seconds between two polls of `ma_boot job submit --watch`, `watch` and `logs`. `MABOOT_JOB_TOKEN` is described in\n"
-        "[hangs.md](hangs.md#between-nodes).\n"
+        "[supervision.md](supervision.md#between-nodes).\n"
     )
 
 

@@ -128,12 +128,10 @@ class _RunByDefault(Group):
         return COMMANDS[name][1]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args and not ctx.resilient_parsing:
-            args = ["--help"]
         if args[:1] == ["help"]:
             args = [args[1], "--help"] if args[1:2] and args[1] in self.commands else ["--help", *args[1:]]
         topic = args[:1] in (["--help"], ["-h"]) and (len(args) > 1 or ctx.resilient_parsing)
-        own = args[0] in (*self.commands, "-h", "--help", "--version") if args else ctx.resilient_parsing
+        own = not args or args[0] in (*self.commands, "-h", "--help", "--version")
         return super().parse_args(ctx, args if own and not topic else ["run", *args])
 
     def invoke(self, ctx: click.Context) -> Any:

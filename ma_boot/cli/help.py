@@ -23,7 +23,13 @@ class LazyCommands(UserDict[str, Any]):
 
 
 class Group(click.Group):
-    """A group whose help shows the complete first sentence of each command."""
+    """A group whose help shows the complete first sentence of each command; alone it prints its help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses the words of the group; without any, those that ask for its help."""
+        if not args and not ctx.resilient_parsing:
+            args = ["--help"]
+        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Returns the command of this name or None; sets its options by variables `MABOOT_...`."""

@@ -91,14 +91,25 @@ def _check_program(ctx: click.Context) -> None:
     if not command or ctx.params["as_module"]:
         return
     root = ctx.parent.command if ctx.parent else None
-    subcommands = list(root.commands) if isinstance(root, click.Group) else []
     is_selected = any(ctx.params[name] for name in _ENVIRONMENT_OPTIONS)
     has_own_environment = is_selected or bool(environ.get("DEFAULT_CONDA_ENV_NAME"))
     message = explain_unknown_program(
-        command[0], subcommands, path=environ.get("PATH", ""), has_own_environment=has_own_environment
+        command[0],
+        _words_of_commands(root) if isinstance(root, click.Group) else (),
+        options=[option.opts[-1] for option in declared_options(ctx.command)],
+        path=environ.get("PATH", ""),
+        has_own_environment=has_own_environment,
     )
     if message is not None:
         raise click.UsageError(message)
+
+
+def _words_of_commands(root: click.Group) -> Iterator[str]:
+    """Yields the words of each command after `ma_boot`; imports the groups, so only for a mistake."""
+    yield from root.commands
+    for name, command in root.commands.items():
+        if isinstance(command, click.Group):
+            yield from (f"{name} {below}" for below in command.commands)
 
 
 def _notes(ctx: click.Context, training: TrainingCommand) -> list[str]:

@@ -102,6 +102,9 @@ class RunCommand(click.Command):
         remember_secrets(ctx.obj)
         rest = super().parse_args(ctx, args)
         ctx.params["command"] = ctx.params["command"] or job.command
+        # The patterns of both, as with `job submit --set exclude=PATTERN`.
+        if ctx.get_parameter_source("exclude") is ParameterSource.COMMANDLINE:
+            ctx.params["exclude"] = (*job.exclude, *ctx.params["exclude"])
         if ctx.params["runner"] == "docker":
             ctx.params["image"] = ctx.params["image"] or job.image
         return rest

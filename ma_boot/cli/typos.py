@@ -59,11 +59,12 @@ def find_misplaced_options(command: Sequence[str], script: int, known: Iterable[
 
 
 def explain_unknown_program(
-    word: str, subcommands: Iterable[str], path: str, has_own_environment: bool
+    word: str, subcommands: Iterable[str], *, options: Collection[str], path: str, has_own_environment: bool
 ) -> str | None:
     """Returns the message for a first word of COMMAND that is no program: what may have been meant.
 
-    None where the word may be a program that only the training's environment has. `path` is the value of
+    None where the word may be a program that only the training's environment has. `subcommands` are the words
+    of each command after `ma_boot`, such as `job submit`, `options` those of `run`. `path` is the value of
     PATH; `has_own_environment` is true if an option selects the training's environment.
     """
     if not word.strip():
@@ -79,7 +80,13 @@ def explain_unknown_program(
         return None
     for script in (word, f"{word}.py", f"{word}.sh"):
         if os.path.isfile(script):
-            meant = script if script != word else os.path.join(os.curdir, word)
-            return f"{word}: no such program on PATH; did you mean {meant}?"
-    question = did_you_mean(word, list(subcommands), "ma_boot ")
+            here = script if script != word else os.path.join(os.curdir, word)
+            return f"{word}: no such program on PATH; did you mean {here}?"
+    commands = list(subcommands)
+    meant = [option for option in options if option == f"--{word}"]
+    meant += [name for name in commands if name.endswith(f" {word}")]
+    if meant:
+        lines = " or ".join(f"ma_boot {words}" for words in meant)
+        return f"{word}: no such command of ma_boot; did you mean {lines}?"
+    question = did_you_mean(word, [name for name in commands if " " not in name], "ma_boot ")
     return f"{word}: no such command of ma_boot, and no such program on PATH{question}" if question else None

@@ -32,9 +32,8 @@ class RehearsalOptions(NamedTuple):
     code_dir: str | None = _rehearsed(None, "The job's code directory; default: COMMAND's.", kind=DIR)
     exclude: tuple[str, ...] = _rehearsed(
         (),
-        "Parts of the code not to copy to the nodes, as in .gitignore.",
+        "Parts of the code not to copy, as in .gitignore.",
         kind=ValueKind("PATTERN"),
-        variable_only=True,
         multiple=True,
     )
     rehearsal_dir: str = _rehearsed("ma_boot-rehearsal", "Directory of the simulated nodes.", kind=DIR)

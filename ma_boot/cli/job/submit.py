@@ -41,10 +41,13 @@ from ma_boot.errors import BootError, ConfigError, InputMissing, Stopped, StoreU
 from ma_boot.platform.modelarts.job import JOB_TOKEN
 from ma_boot.redact import remember_secrets
 from ma_boot.report.console import print_lines
+from ma_boot.wording import list_first
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
+_USUAL_FILE = "job.yaml"  # that `job init` writes
+_MOST_NAMED = 4  # files and directories in a line
 
 SET = click.option(
     "--set",
@@ -64,6 +67,8 @@ def described_job(
     if the job file cannot be read.
     """
     run = run_of(ctx)
+    if not words and not changes:
+        raise click.UsageError(_no_file(ctx))
     is_file = bool(words) and words[0].endswith((".yaml", ".yml"))
     job, problems = read_job_file(words[0]) if is_file else (JobFile(), [])
     job = with_settings(job, changes, problems)
@@ -79,6 +84,12 @@ def described_job(
     job = overridden(job, given)
     remember_secrets({**ctx.obj, **job.environment}, job.secrets)
     return job, problems
+
+
+def _no_file(ctx: click.Context) -> str:
+    if not os.path.isfile(_USUAL_FILE):
+        return f"Missing argument 'FILE'; ma_boot job init writes {_USUAL_FILE}."
+    return f"Missing argument 'FILE'; did you mean {ctx.command_path} {_USUAL_FILE}?"
 
 
 def run_of(ctx: click.Context) -> click.Command:
@@ -292,12 +303,18 @@ def _as_json(planned: Planned) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
+def _not_uploaded(code: JobCode) -> list[str]:
+    names = list_first(code.ignored, _MOST_NAMED)
+    return [f"not uploaded, by .gitignore: {names}"] if names else []
+
+
 def _as_text(planned: Planned) -> str:
     code = planned.code
     return "\n".join(
         [
             f"code: {shlex.quote(str(code.directory))} -> {code.url}: {len(code.files)} files, "
             f"{code.bytes / 1e6:.1f} MB",
+            *_not_uploaded(code),
             *(f"note: {note}" for note in planned.notes),
             "request: POST /v2/{project_id}/training-jobs",
             json.dumps(shown_body(planned.body, planned.secrets), indent=2, ensure_ascii=False),

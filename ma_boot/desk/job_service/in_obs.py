@@ -13,7 +13,7 @@ from typing import Any
 from ma_boot.desk.job.job_file import JobFile
 from ma_boot.desk.job.readers import JobProblem
 from ma_boot.desk.job.request import code_place
-from ma_boot.desk.rehearsal.platform.code_directory import NOT_CODE, code_directory, code_files
+from ma_boot.desk.rehearsal.platform.code_directory import NOT_CODE, code_directory, code_files, script_in
 from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable
 from ma_boot.node.environment.command_words import read_command
 from ma_boot.report.hints import with_store_hint
@@ -32,11 +32,14 @@ _FILES = ("path-mapping", "source", "requirements")
 class JobCode:
     """The code of a job: local directory, files relative to it, their size in bytes, and place in OBS.
 
+    `ignored` is what .gitignore files leave out.
+
     `command` and `options` are those of the job, with the script and files relative to the directory.
     """
 
     directory: Path
     files: tuple[Path, ...]
+    ignored: tuple[str, ...]
     bytes: int
     url: ObsUrl
     command: tuple[str, ...]
@@ -47,6 +50,7 @@ def job_code(job: JobFile, cwd: str, problems: list[JobProblem]) -> JobCode:
     """Collects the job's code in this directory; appends mistakes to `problems`."""
     directory, command, size = Path(cwd), job.command, 0
     files: tuple[Path, ...] = ()
+    ignored: tuple[str, ...] = ()
     try:
         code, training = code_directory(read_command(job.command), job.code_dir or None, cwd)
         command = training.words
@@ -54,13 +58,14 @@ def job_code(job: JobFile, cwd: str, problems: list[JobProblem]) -> JobCode:
             problems.append(job.problem("code-dir", "missing, as the command names no file here"))
         elif code is not None:
             directory = code
-            files = code_files(directory, (), job.exclude)
+            script = script_in(code, training)
+            files, ignored = code_files(directory, (), job.exclude, script=script)
             size = sum((directory / file).stat().st_size for file in files)
     except BootError as error:
         problems.append(job.problem("code-dir" if isinstance(error, ConfigError) else "command", str(error)))
     options = tuple(_in_code(job, word, directory, cwd, problems) for word in job.options)
     url = code_place(job, directory.name) if job.code_url else ObsUrl("unknown", "")
-    return JobCode(directory, files, bytes=size, url=url, command=command, options=options)
+    return JobCode(directory, files, ignored=ignored, bytes=size, url=url, command=command, options=options)
 
 
 def _in_code(job: JobFile, word: str, code: Path, cwd: str, problems: list[JobProblem]) -> str:

@@ -55,11 +55,13 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, cont
         check_runs_here(client, options.image)
         code, command = _code_of(rehearsal, context.cwd)
         request = _request_inside(rehearsal.request, code, command, context.cwd)
-        files = files_of(code, rehearsal, context.cwd)
+        found = files_of(code, rehearsal, command, context.cwd)
         obs_root = rehearsal.request.transfers.obs_root
         root = Path(context.cwd, obs_root).resolve() if obs_root else None
         store = store_of_form(context.environ, root) if rehearsal.channels else None
-        setup = Setup(rehearsal, request, job, code=code, files=files, store=store, exact_paths=True)
+        setup = Setup(rehearsal, request, job, code=code, files=found.files, store=store, exact_paths=True)
+        if found.note():
+            context.journal.say(found.note())
         setup.make_nodes(range(job.nodes), context.inbox)
         _give_to_platform_user(job)
         inside = replace(job, exact_paths=True)  # as any node sees it

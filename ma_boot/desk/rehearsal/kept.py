@@ -24,6 +24,7 @@ from ma_boot.wording import list_first
 
 MARK = "rehearsal.json"
 PAGE = "report.html"
+_GITIGNORE, _ALL = ".gitignore", "# made by ma_boot\n*\n"
 _NAME = r"ma-job-[0-9a-f]{8}"
 _MOST_NAMED = 4
 
@@ -55,7 +56,7 @@ def sandbox(root: Path, command: str, events: Path) -> Iterator[None]:
     mark = {"rehearsal": root.name, "command": command, "began": time.time()}
     with ExitStack() as stack:
         try:
-            root.mkdir(parents=True)
+            _make(root)
             stack.callback(_remove_unless_begun, root, events)
             descriptor = os.open(root / MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640)
             stack.callback(os.close, descriptor)
@@ -66,11 +67,23 @@ def sandbox(root: Path, command: str, events: Path) -> Iterator[None]:
         yield
 
 
+def _make(root: Path) -> None:
+    """Creates the directory; git ignores all rehearsals beside it, if their directory is new."""
+    is_new = not root.parent.exists()
+    root.mkdir(parents=True)
+    if is_new:
+        (root.parent / _GITIGNORE).write_text(_ALL, encoding="ascii")
+
+
 def _remove_unless_begun(root: Path, events: Path) -> None:
-    if not events.exists():
-        shutil.rmtree(root, ignore_errors=True)
-        with suppress(OSError):  # it holds other rehearsals
-            root.parent.rmdir()
+    if events.exists():
+        return
+    shutil.rmtree(root, ignore_errors=True)
+    with suppress(OSError):
+        ignored = root.parent / _GITIGNORE
+        if os.listdir(root.parent) == [_GITIGNORE] and ignored.read_text(encoding="ascii") == _ALL:
+            ignored.unlink()
+        root.parent.rmdir()  # fails where it holds other files
 
 
 def kept_in(directory: Path) -> list[KeptRehearsal]:

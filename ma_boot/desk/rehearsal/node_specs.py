@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ma_boot.desk.rehearsal.own_conda import conda_variables
 from ma_boot.desk.rehearsal.platform.code_directory import command_in
 from ma_boot.desk.rehearsal.platform.simulated_job import (
     SimulatedJob,
@@ -44,6 +45,7 @@ def node_spec(setup: Setup, start: SimulatedJob, node: int, context: ProcessCont
     variables = {
         **as_variables(request),
         **node_environment(start, node, code.name if code else "code", context.environ),
+        **conda_variables(request.environment.conda_env, context.environ),
         **channel_variables(rehearsal.channels, start, node),
     }
     if rehearsal.has_bad_card(node):

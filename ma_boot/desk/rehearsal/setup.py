@@ -10,7 +10,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ma_boot.desk.rehearsal.platform.code_directory import code_directory, code_files, copy_code, remove_copy
+from ma_boot.desk.rehearsal.platform.code_directory import (
+    CodeFiles,
+    code_directory,
+    code_files,
+    copy_code,
+    remove_copy,
+    script_in,
+)
 from ma_boot.desk.rehearsal.platform.simulated_job import DIRECTORIES, PRODUCT, SIMULATED, SimulatedJob
 from ma_boot.desk.rehearsal.platform_side import ServedObs, download_inputs, served
 from ma_boot.desk.rehearsal.requested import Rehearsal
@@ -22,6 +29,7 @@ from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest
 from ma_boot.node.checkpoints.options import OPTIONS
 from ma_boot.node.environment.command import no_such_file
+from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.platform.modelarts.job import JOB_TOKEN
 from ma_boot.platform.modelarts.network import free_port
 from ma_boot.processes.signals import SignalInbox
@@ -98,7 +106,7 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, context: ProcessContext) -> 
         check_installed(context.environ, "--fault disk-full")
     code, command = code_directory(rehearsal.request.command, rehearsal.options.code_dir, context.cwd)
     _check_files(rehearsal.request, code, context.cwd)
-    files = files_of(code, rehearsal, context.cwd)
+    found = files_of(code, rehearsal, command, context.cwd)
     launch, run, transfers = rehearsal.request.launch, rehearsal.request.run, rehearsal.request.transfers
     # Another rehearsal may use the usual port for the nodes.
     channel_port = free_port() if run.channel_port == RunOptions().channel_port else run.channel_port
@@ -124,13 +132,12 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, context: ProcessContext) -> 
             request,
             job,
             code=code,
-            files=files,
+            files=found.files,
             store=store,
             exact_paths=rehearsal.options.sandbox is not None,
             obs=obs,
         )
-        note = size_note(code, files, job.nodes)
-        if note:
+        for note in filter(None, (size_note(code, found.files, job.nodes), found.note())):
             context.journal.say(note)
         try:
             setup.make_nodes(range(job.nodes), context.inbox)
@@ -203,18 +210,17 @@ def new_job(rehearsal: Rehearsal, context: ProcessContext) -> SimulatedJob:
     )
 
 
-def files_of(code: Path | None, rehearsal: Rehearsal, cwd: str) -> tuple[Path, ...]:
-    """The files of the code directory, without rehearsals and OBS that are in it.
+def files_of(code: Path | None, rehearsal: Rehearsal, command: TrainingCommand, cwd: str) -> CodeFiles:
+    """The files of the code directory, without rehearsals and OBS that are in it; `command` is that of nodes.
 
     Raises:
         ConfigError: they exceed the platform's limits.
     """
     if code is None:
-        return ()
+        return CodeFiles()
     places = (rehearsal.options.rehearsal_dir, rehearsal.request.transfers.obs_root)
-    return code_files(
-        code, [Path(cwd, place).resolve() for place in places if place], rehearsal.options.exclude
-    )
+    apart = [Path(cwd, place).resolve() for place in places if place]
+    return code_files(code, apart, rehearsal.options.exclude, script=script_in(code, command))
 
 
 def size_note(code: Path | None, files: Sequence[Path], nodes: int) -> str:
@@ -224,7 +230,7 @@ def size_note(code: Path | None, files: Sequence[Path], nodes: int) -> str:
         return ""
     return (
         f"copying {size(total)} of code in {code} to {counted(nodes, 'node')}, until the end "
-        "(--code-dir or MABOOT_EXCLUDE: less of it)"
+        "(--code-dir or --exclude: less of it)"
     )
 
 
@@ -237,4 +243,7 @@ def store_of_form(environ: Mapping[str, str], root: Path | None) -> Store:
     try:
         return open_store(environ, root)
     except CredentialsMissing as error:
-        raise ConfigError(f"--input and --output: {error}; or use a directory as OBS: --obs-root") from error
+        raise ConfigError(
+            "--input and --output: name a directory that stands for OBS with --obs-root; for OBS itself, "
+            f"{error}"
+        ) from error

@@ -48,6 +48,17 @@ def left(project: Path) -> tuple[str, ...]:
         (["docter"], 64, "docter: no such command of ma_boot, and no such program on PATH; did you mean ma_boot"),
         (["jop", "init"], 64, "jop: no such command of ma_boot, and no such program on PATH; did you mean ma_boot job?"),
         ([], 0, "Boots training jobs on ModelArts."),
+        (["job"], 0, "Submits a job to ModelArts as it was rehearsed, and follows it."),
+        (["rank-table"], 0, "Shows, checks and generates rank tables, without a job."),
+        (["submit", "job.yaml"], 64, "submit: no such command of ma_boot; did you mean ma_boot job submit?"),
+        (["local", "train.py"], 64, "local: no such command of ma_boot; did you mean ma_boot --local?"),
+        (["validate"], 64, "did you mean ma_boot rank-table validate?"),
+        (["plan", "train.py"], 64, "plan: no such command of ma_boot; did you mean ma_boot --plan or ma_boot sync plan?"),
+        (["job", "submit"], 64, "Missing argument 'FILE'; ma_boot job init writes job.yaml."),
+        (
+            ["--local", "--output", "train_url=obs://my-bucket/out/", "train.py"], 78,
+            "--input and --output: name a directory that stands for OBS with --obs-root; for OBS itself, ",
+        ),
         (["--local", "sync-plan"], 127, None),
         (["train"], 64, "train: no such program on PATH; did you mean train.py?"),
         (["--local", "tarin.py"], 127, "tarin.py: no such file; did you mean train.py?"),
@@ -72,6 +83,14 @@ def test_mistake_is_reported_once_and_leaves_no_files(
     if advice is not None:
         assert ended.output.count(advice) == 1, ended.output
         assert left(project) == ()
+
+
+@pytest.mark.parametrize("command", ["submit", "manifest --platform volcano"])
+def test_a_job_file_that_is_not_named_is_proposed(project: Path, command: str) -> None:
+    (project / "job.yaml").write_text("command: train.py\n")
+    ended = ma_boot(project, "job", *command.split())
+    assert ended.code == 64
+    assert f"Missing argument 'FILE'; did you mean ma_boot job {command.split()[0]} job.yaml?" in ended.output
 
 
 @pytest.mark.parametrize(

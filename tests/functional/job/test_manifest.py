@@ -83,7 +83,7 @@ def test_a_job_without_a_manifest_leaves_no_file(desk: Desk) -> None:
     assert not (desk.project / "made.yaml").exists()
     made = desk.job(*words)
     assert (made.code, made.out) == (0, "")
-    assert yaml.safe_load_all((desk.project / "made.yaml").read_text())
+    assert list(yaml.safe_load_all((desk.project / "made.yaml").read_text()))[-1]["kind"] == "Job"
 
 
 def test_mindcluster_needs_the_kind_of_server(desk: Desk) -> None:

@@ -188,7 +188,7 @@ def test_the_rehearsed_code_is_that_which_is_submitted(tmp_path: Path, obs: Memo
         object.key[len("jobs/x/code/") :]: b"".join(store.read("bucket", object.key))
         for object in store.list("bucket", "")
     }
-    copy_code(code, code_files(code, (), job.exclude), tmp_path / "node")
+    copy_code(code, code_files(code, (), job.exclude).files, tmp_path / "node")
     copied = {path.relative_to(tmp_path / "node").as_posix(): path for path in (tmp_path / "node").rglob("*")}
     assert uploaded == {name: path.read_bytes() for name, path in copied.items() if path.is_file()}
     assert {"train.py", "linked", "a\nb", "back\\slash"} <= set(uploaded)
@@ -211,4 +211,4 @@ def test_the_directory_that_stands_for_obs_is_code_of_neither(project: Path) -> 
     output = ma_boot(project, "--local", "train.py").output
     assert "'train.py'" in output
     assert "'obs'" not in output
-    assert "obs" not in {file.parts[0] for file in code_files(project, ())}
+    assert "obs" not in {file.parts[0] for file in code_files(project, ()).files}

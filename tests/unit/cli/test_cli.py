@@ -132,6 +132,14 @@ def test_job_file_hides_variables_of_the_shell_except_those_of_the_rehearsal(tmp
     assert values["stop_timeout"] == 7.0
 
 
+def test_patterns_of_the_command_line_are_added_to_those_of_the_job_file(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("command: train.py\nexclude: [data/]\n")
+    assert parsed(["--local", "--job", str(file)], {})["exclude"] == ("data/",)
+    values = parsed(["--local", "--job", str(file), "--exclude", "*.ckpt"], {})
+    assert values["exclude"] == ("data/", "*.ckpt")
+
+
 @pytest.mark.parametrize(
     ("arguments", "command"),
     [

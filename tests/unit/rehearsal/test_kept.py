@@ -39,6 +39,23 @@ RUNS = (
 )
 
 
+def test_git_ignores_the_directory_of_rehearsals(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    kept = tmp_path / "kept"
+    with sandbox(kept / NAMES[0], "c", kept / NAMES[0] / MARK):
+        pass
+    status = ["git", "status", "--porcelain", "--untracked-files=all"]
+    assert subprocess.run(status, cwd=tmp_path, capture_output=True, check=True).stdout == b""
+    with sandbox(tmp_path / "gone" / NAMES[0], "c", tmp_path / "none"):
+        pass
+    assert not (tmp_path / "gone").exists()
+
+
+def test_own_directory_of_rehearsals_gets_no_gitignore(tmp_path: Path) -> None:
+    with sandbox(tmp_path / NAMES[0], "c", tmp_path / "none"):
+        assert names_in(tmp_path) == [NAMES[0]]
+
+
 def test_newest_rehearsal_comes_first(tmp_path: Path) -> None:
     for name, began in zip(NAMES, (10.0, 30.0, 20.0)):
         rehearsal(tmp_path, name, began)

@@ -185,7 +185,7 @@ class TestCode:
             code_directory(read_command(["pkg/train.py"]), "sandbox", str(project))
 
     def test_files_that_are_not_code_are_not_copied(self, project: Path) -> None:
-        files = code_files(project, [project / "sandbox"])
+        files = code_files(project, [project / "sandbox"]).files
         assert [str(file) for file in files] == ["pkg/train.py", "pkg/data/x"]
 
     @pytest.mark.parametrize(
@@ -207,19 +207,52 @@ class TestCode:
         mark_as_obs(project / "store")
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).touch()
-        assert len(code_files(project, [project / "sandbox"])) == 2
+        assert len(code_files(project, [project / "sandbox"]).files) == 2
+
+    @pytest.mark.parametrize(
+        ("patterns", "files"),
+        [
+            ("data/\n", ["pkg/train.py"]),
+            ("/data/\n", ["pkg/train.py", "pkg/data/x"]),
+            ("# all data\n\n*\n!*/\n!*.py\n", ["pkg/train.py"]),
+            ("pkg/\n", ["pkg/train.py"]),
+            ("*\n", ["pkg/train.py"]),
+        ],
+    )
+    def test_what_gitignore_names_is_not_copied_except_for_the_script(
+        self, project: Path, patterns: str, files: list[str]
+    ) -> None:
+        (project / ".gitignore").write_text(f"{patterns}.gitignore\n")
+        (project / "pkg" / ".gitignore").write_text(".gitignore\n")
+        found = code_files(project, [project / "sandbox"], script="pkg/train.py")
+        assert [str(file) for file in found.files] == files
+
+    def test_an_option_takes_back_what_gitignore_names(self, project: Path) -> None:
+        (project / ".gitignore").write_text("data/\n")
+        found = code_files(project, [project / "sandbox"], ["!data/", ".gitignore"])
+        assert [str(file) for file in found.files] == ["pkg/train.py", "pkg/data/x"]
+        assert code_files(project, [project / "sandbox"]).ignored == ("pkg/data/",)
+
+    def test_the_gitignore_at_the_top_of_a_repository_counts_in_its_directories(self, project: Path) -> None:
+        (project / ".gitignore").write_text("data/\n")
+        assert [str(file) for file in code_files(project / "pkg", []).files] == ["train.py"]
+        (project / ".gitignore").write_text("pkg/\n")
+        assert [str(file) for file in code_files(project / "pkg", []).files] == ["train.py", "data/x"]
+        (project / ".gitignore").write_text("data/\n")
+        (project / ".git").rename(project / "git")
+        assert [str(file) for file in code_files(project / "pkg", []).files] == ["train.py", "data/x"]
 
     def test_file_that_resembles_a_leftover_is_code(self, project: Path) -> None:
         for name in ("ma-job-manager/x", "faults-of-ours/x", "environment/x"):
             (project / name).parent.mkdir()
             (project / name).touch()
-        assert len(code_files(project, [project / "sandbox"])) == 5
+        assert len(code_files(project, [project / "sandbox"]).files) == 5
 
     def test_a_copy_is_as_obs_would_give_it(
         self, project: Path, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
         target = tmp_path_factory.mktemp("node") / "code"
-        copy_code(project, code_files(project, [project / "sandbox"]), target)
+        copy_code(project, code_files(project, [project / "sandbox"]).files, target)
         assert (target / "pkg" / "train.py").read_text() == "pkg/train.py"
         assert not (target / "pkg" / "train.py").stat().st_mode & 0o111
 
@@ -236,7 +269,7 @@ class TestCode:
         self, project: Path, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
         target = tmp_path_factory.mktemp("node") / "code"
-        files = code_files(project, [project / "sandbox"])
+        files = code_files(project, [project / "sandbox"]).files
         copy_code(project, files, target)
         (target / "pkg" / "model").touch()
         remove_copy(files, target)

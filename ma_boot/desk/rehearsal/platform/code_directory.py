@@ -5,18 +5,20 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
+from ma_boot.desk.rehearsal.platform.code_filter import CodeFilter
 from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.node.environment.command import no_such_file
 from ma_boot.node.environment.command_words import TrainingCommand
+from ma_boot.wording import counted, list_first, size as written
 from path_mapping.localfs.names import is_temporary
-from path_mapping.mapping.selection import selected
 from path_mapping.planning.record import is_record
 
 MOST_ENTRIES = 1000  # files and directories
@@ -68,6 +70,15 @@ def code_directory(
     return code, command.with_script(name)
 
 
+def script_in(code: Path, command: TrainingCommand) -> str | None:
+    """The file of the command that `code_directory` has returned, relative to the code; None without one."""
+    script = command.script
+    if script is None:
+        return None
+    names = script.files if script.is_module else [script.name]
+    return next((os.path.normpath(name) for name in names if (code / name).is_file()), None)
+
+
 def command_in(command: TrainingCommand, code: Path | None, directory: str) -> TrainingCommand:
     """The command that `code_directory` has returned, on a node with a copy of the code in `directory`."""
     script = command.script
@@ -76,12 +87,31 @@ def command_in(command: TrainingCommand, code: Path | None, directory: str) -> T
     return command.with_script(os.path.normpath(os.path.join(directory, script.name)))
 
 
-def code_files(code: Path, apart: Collection[Path], exclude: Sequence[str] = ()) -> tuple[Path, ...]:
-    """The files of the code, relative to it: those that a rehearsal copies and a submission uploads.
+class CodeFiles(NamedTuple):
+    """The files of the code, relative to it, and names that .gitignore files leave out."""
+
+    files: tuple[Path, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+    def note(self) -> str:
+        """Names what .gitignore files leave out, but for hidden files; empty if nothing."""
+        named = [name for name in self.ignored if not name.startswith(".")]
+        if not named:
+            return ""
+        return (
+            f"not copied to the nodes, by .gitignore: {list_first(named, _MOST_NAMED)} "
+            f"(--exclude '!{named[0]}' copies it)"
+        )
+
+
+def code_files(
+    code: Path, apart: Collection[Path], exclude: Sequence[str] = (), script: str | None = None
+) -> CodeFiles:
+    """The files of the code: those that a rehearsal copies and a submission uploads.
 
     It leaves out the directories `apart`, directories of rehearsals, directories that stand for OBS, virtual
-    environments, unfinished downloads and records of transfers, and files that match a pattern of `exclude`,
-    as in .gitignore.
+    environments, unfinished downloads and records of transfers, files that match a pattern of `exclude`, and
+    what .gitignore files name, except for `script`, the command's own file.
 
     Raises:
         ConfigError: they exceed the platform's limits (1,000 files and directories, 32 levels, 5 GB), or are
@@ -90,28 +120,29 @@ def code_files(code: Path, apart: Collection[Path], exclude: Sequence[str] = ())
     files: list[Path] = []
     parents: set[Path] = set()
     size = 0
-    is_selected = selected((), exclude) or (lambda name: True)
+    chosen = CodeFilter(code, exclude, script)
     for directory, directories, names in os.walk(code):
         here, below = Path(directory), Path(directory).relative_to(code)
+        chosen.enter(here)
         directories[:] = sorted(
             name
             for name in directories
             if _is_code(here / name)
             and here / name not in apart
-            and is_selected(f"{(below / name).as_posix()}/")
+            and chosen.has(here / name, is_directory=True)
         )
         for name in sorted(names):
             path, file = here / name, below / name
             if is_temporary(name) or is_record(name) or not path.is_file():
                 continue
-            if is_selected(file.as_posix()):
+            if chosen.has(path, is_directory=False):
                 _check_inside(path, code)
                 files.append(file)
                 parents.update(set(file.parents) - {Path()})
                 size += path.stat().st_size
         if len(files) + len(parents) > MOST_ENTRIES or size > MOST_BYTES or _levels(files) > DEEPEST:
             raise ConfigError(_beyond_limits(code, files, len(parents), size))
-    return tuple(files)
+    return CodeFiles(tuple(files), tuple(chosen.ignored))
 
 
 def _levels(files: Sequence[Path]) -> int:
@@ -123,20 +154,22 @@ def _check_inside(path: Path, code: Path) -> None:
     if path.is_symlink() and code.resolve() not in path.resolve().parents:
         raise ConfigError(
             f"{path} is a link out of the code directory, to {path.resolve()}: put a copy there, or leave it "
-            "out with `exclude`"
+            "out with --exclude (`exclude` in a job file)"
         )
 
 
 def _beyond_limits(code: Path, files: Sequence[Path], directories: int, size: int) -> str:
     parts = Counter(file.parts[0] for file in files if len(file.parts) > 1)
-    most = ", ".join(f"{part}/ ({count} files)" for part, count in parts.most_common(_MOST_NAMED))
+    largest = next((f"{part}/" for part, _ in parts.most_common(1)), "PATTERN")
+    named = [f"{part}/ ({counted(count, 'file')})" for part, count in parts.most_common(_MOST_NAMED)]
+    most = f", most of them in {', '.join(named)}" if named else ""
     deep = f", and {files[-1]}, which is on level {_levels(files)}" if _levels(files) > DEEPEST else ""
     return (
         f"{code} exceeds the limits of ModelArts for a code directory ({MOST_ENTRIES} files and directories, "
-        f"{DEEPEST} levels, 5 GB); found at least {len(files)} files and {directories} directories of "
-        f"{size / 1e9:.1f} GB{', most of them in ' + most if most else ''}{deep}; "
-        "move other files out of it, leave them out with `exclude`, or name the part that the job needs with "
-        "--code-dir"
+        f"{DEEPEST} levels, 5 GB); found at least {counted(len(files), 'file')} and "
+        f"{counted(directories, 'directory', 'directories')} of {written(size)}{most}{deep}; "
+        f"leave out what the job does not need: by a .gitignore, by --exclude {shlex.quote(largest)} "
+        "(`exclude` in a job file), or with the directory of the code alone as --code-dir"
     )
 
 
