@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 TEXTS: dict[str, dict[str, str]] = yaml.safe_load(
     (ROOT / "tests" / "unit" / "report" / "hint_texts.yaml").read_text(encoding="utf-8")
 )
-LONGEST = 160  # characters of an error text that are shown
-BEFORE = 40  # of them before the known words
+LONGEST = 120  # characters of an error text that are shown
+BEFORE = 30  # of them before the known words
 
 
 class Language(NamedTuple):
@@ -39,12 +39,12 @@ ENGLISH = Language(
 
 [简体中文](error-texts.zh-CN.md)
 
-Errors of the training and of its libraries that `ma_boot` recognises in the output of a failed rank; its report prints the
-right column as `hint: ...`. Search this page for an error code, or for words of the message without your own names, numbers and paths.
+Errors of the training and of its libraries that `ma_boot` recognises in the output of a failed rank; its report prints
+meaning and remedy as `hint: ...`. Search this page for an error code, or for words of the message without your own names, numbers and paths.
 The page is generated from `ma_boot/report/hints.yaml` by `python -m tests.error_texts`. Messages of `ma_boot` itself and
 its exit codes: [Troubleshooting](troubleshooting.md).
 """,
-    columns="error text | meaning and remedy | source",
+    columns="error text | meaning, remedy *(source)*",
     also="also",
     is_chinese=False,
 )
@@ -59,7 +59,7 @@ CHINESE = Language(
 请在本页搜索错误码，或报错中不含您自己的名称、数字和路径的部分。本页由 `python -m tests.error_texts` 根据
 `ma_boot/report/hints.yaml` 生成。`ma_boot` 自身的报错与退出码见[故障排查](troubleshooting.zh-CN.md)。
 """,
-    columns="报错 | 含义与处理办法 | 来源",
+    columns="报错 | 含义与处理办法*（来源）*",
     also="另有",
     is_chinese=True,
 )
@@ -128,7 +128,8 @@ def _line(row: Hint, language: Language) -> str:
         first += f"; {language.also} {', '.join(map(_code, others))}"
     groups = tuple(group or "?" for group in match.groups())
     meaning = Message(row.chinese if language.is_chinese else row.english, groups)
-    return f"| {first} | {_plain(meaning)} | {_plain(row.source)} |"
+    source = f"*（{_plain(row.source)}）*" if language.is_chinese else f" *({_plain(row.source)})*"
+    return f"| {first} | {_plain(meaning)}{source} |"
 
 
 def _excerpt(real: str, match: re.Match[str]) -> str:
@@ -136,7 +137,7 @@ def _excerpt(real: str, match: re.Match[str]) -> str:
     begin = real.rfind("\n", 0, match.start()) + 1
     line = real[begin:].partition("\n")[0]
     at = match.start() - begin
-    start = at - BEFORE if len(line) > LONGEST and at > BEFORE else 0
+    start = at - BEFORE if at > LONGEST - BEFORE else 0
     shown = line[start : start + LONGEST].strip()
     return f"{'...' if start else ''}{shown}{'...' if start + LONGEST < len(line) else ''}"
 
