@@ -138,8 +138,10 @@ def _excerpt(real: str, match: re.Match[str]) -> str:
     line = real[begin:].partition("\n")[0]
     at = match.start() - begin
     start = at - BEFORE if at > LONGEST - BEFORE else 0
-    shown = line[start : start + LONGEST].strip()
-    return f"{'...' if start else ''}{shown}{'...' if start + LONGEST < len(line) else ''}"
+    shown = line[start:]
+    if len(shown) > LONGEST:
+        shown = f"{shown[:LONGEST].rpartition(' ')[0]} ..."
+    return f"... {shown.partition(' ')[2]}" if start else shown
 
 
 def _code(text: str) -> str:
