@@ -14,7 +14,8 @@ from ma_boot.errors import ExitCode
 from ma_boot.node.boot.boot import boot, plan_only
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest
-from ma_boot.node.launch.launch_plan import describe_plan, format_plans
+from ma_boot.node.launch.launch_plan import describe_plan
+from ma_boot.node.launch.plan_text import format_plans
 from ma_boot.processes.children import adopt_orphans, forbid_core_files
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
@@ -102,25 +103,39 @@ def rehearse_job(
 ) -> int:
     """Rehearses a job in processes or containers; returns the exit code.
 
-    `typed` are the words of the command line, for the page.
+    `typed` are the words of the command line, for the page. With `as_json`, standard output has the result
+    alone.
     """
-    from ma_boot.desk.rehearsal.brief import BriefLines
+    from ma_boot.desk.rehearsal.brief import BriefLines, QuietLines
     from ma_boot.desk.rehearsal.requested import containers_of, rehearsal_of
 
     rehearsal = rehearsal_of(request, options, typed)
-    with _context(environ, _console(environ, bytes if options["verbose"] else BriefLines())) as context:
+    shown = bytes if options["verbose"] else QuietLines() if options["quiet"] else BriefLines()
+    descriptor = 2 if options["as_json"] else 1
+    with _context(environ, _console(environ, shown, descriptor)) as context:
         adopt_orphans()
         if options["runner"] == "docker":
             from ma_boot.desk.rehearsal.in_containers import rehearse_in_containers
 
-            return rehearse_in_containers(rehearsal, containers_of(options), context)
-        from ma_boot.desk.rehearsal.rehearse import rehearse
+            result = rehearse_in_containers(rehearsal, containers_of(options), context)
+        else:
+            from ma_boot.desk.rehearsal.rehearse import rehearse
 
-        return rehearse(rehearsal, context)
+            result = rehearse(rehearsal, context)
+    if options["as_json"]:
+        print_lines(json.dumps(result.document(), indent=2, ensure_ascii=False))
+    return result.exit_code
 
 
-def _console(environ: Mapping[str, str], shown: Callable[[bytes], bytes] = bytes) -> Console:
-    return Console(interactive=is_interactive(environ), colours=has_colours(environ), shown=shown)
+def _console(
+    environ: Mapping[str, str], shown: Callable[[bytes], bytes] = bytes, descriptor: int = 1
+) -> Console:
+    return Console(
+        descriptor,
+        interactive=is_interactive(environ, descriptor),
+        colours=has_colours(environ, descriptor),
+        shown=shown,
+    )
 
 
 @contextmanager

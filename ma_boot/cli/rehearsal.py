@@ -40,14 +40,14 @@ def rehearsal() -> None:
 def open_page(environ: Mapping[str, str], name: str | None, rehearsal_dir: Path) -> int:
     """Opens the page of a rehearsal in the browser, by default the newest one that has a page.
 
-    NAME is the name of a rehearsal's directory, or a part of it. The path is printed, too.
+    NAME is the name of a rehearsal's directory, or a part of it. The link is printed, too.
 
     \b
     Example:
       ma_boot rehearsal open
     """
     page = find_page(rehearsal_dir, name).absolute()
-    print_lines(str(page))
+    print_lines(page.as_uri())
     has_screen = sys.platform == "darwin" or any(
         environ.get(v) for v in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     )

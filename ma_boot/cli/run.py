@@ -77,6 +77,8 @@ def _find_missing(options: Mapping[str, Any]) -> Iterator[str]:
         yield "Missing argument 'COMMAND [ARGS]...'."
     if options["local"] and options["runner"] == "docker" and not options["image"]:
         yield "--runner docker: name the job's image with --image."
+    if options["quiet"] and options["verbose"]:
+        yield "--quiet, --verbose: expected one of them."
     size = options["nodes"] * options["devices_per_node"]
     named = options["tee"].split(",") if options["local"] and options["tee"][:1].isdigit() else []
     unknown = [rank for rank in named if int(rank) >= size]

@@ -56,11 +56,15 @@ def whole(metavar: str, least: int = 0, most: int | None = None) -> ValueKind:
 
 
 class Requirement(NamedTuple):
-    """The value that another option must have, and the message if it does not."""
+    """The value that another option must have, and the message if it does not.
+
+    The flag `either` meets it, too.
+    """
 
     option: str
     value: object
     message: str
+    either: str = ""
 
 
 class Option(NamedTuple):

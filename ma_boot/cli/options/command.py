@@ -7,7 +7,9 @@ from typing import NamedTuple
 from ma_boot.node.option import FILE, Requirement, option, option_group
 from ma_boot.node.rehearsal_options import LOCAL, PROCESS
 
-PLAN = Requirement("plan", True, "only for plans; add --plan.")
+PLAN_OR_LOCAL = Requirement(
+    "plan", True, "only for plans and rehearsals; add --plan or --local.", either="local"
+)
 
 
 @option_group
@@ -21,13 +23,24 @@ class CommandOptions(NamedTuple):
         False, "Print what would be started, and exit.", topic="plan", common=True, requires=(PROCESS,)
     )
     as_json: bool = option(
-        False, "Print the plan as JSON.", flags=("--json",), topic="plan", requires=(PLAN,)
+        False,
+        "Print the plan, or the result of a rehearsal, as JSON; other lines go to stderr.",
+        flags=("--json",),
+        topic="plan",
+        requires=(PLAN_OR_LOCAL,),
     )
     local: bool = option(False, "Rehearse the job on this machine.", topic="rehearsal", common=True)
     verbose: bool = option(
         False,
         "Print everything that the nodes print.",
         flags=("-v", "--verbose"),
+        topic="rehearsal",
+        requires=(LOCAL,),
+    )
+    quiet: bool = option(
+        False,
+        "Print the training's lines, and one line at the end.",
+        flags=("-q", "--quiet"),
         topic="rehearsal",
         requires=(LOCAL,),
     )

@@ -22,7 +22,7 @@ def find_unmet_requirements(ctx: click.Context) -> list[str]:
         source = ctx.get_parameter_source(option.name or "")
         if not isinstance(option, DeclaredOption) or source is ParameterSource.DEFAULT:
             continue
-        missing = [each for each in option.declared.requires if ctx.params[each.option] != each.value]
+        missing = [each for each in option.declared.requires if not _is_met(each, ctx)]
         # Values of the environment and of a job file reach click as its `default_map`.
         is_mapped = source is ParameterSource.DEFAULT_MAP
         if missing and not (has_job_file and is_mapped and missing[0] is LOCAL):
@@ -30,3 +30,9 @@ def find_unmet_requirements(ctx: click.Context) -> list[str]:
             name = option.declared.variable if is_variable else option.opts[-1]
             unmet.setdefault(missing[0], []).append(name)
     return [f"{', '.join(names)}: {requirement.message}" for requirement, names in unmet.items()]
+
+
+def _is_met(requirement: Requirement, ctx: click.Context) -> bool:
+    if requirement.either and ctx.params[requirement.either]:
+        return True
+    return bool(ctx.params[requirement.option] == requirement.value)

@@ -1,4 +1,4 @@
-"""Default view of a rehearsal's nodes: results and warnings, each once. Their logs have the rest."""
+"""Views of a rehearsal: results and warnings of nodes, each once, or the end alone; logs have the rest."""
 
 from __future__ import annotations
 
@@ -11,6 +11,22 @@ _LINE = re.compile(rb"[^\n]*\n|[^\n]+$")  # with its newline; a carriage return 
 _OF_NODE = re.compile(rb"\[node (\d{1,4})\] \[ma_boot\] ([^\n]*)")
 _SUCCESS = EXIT_CODE.format(0).encode()
 _BELOW = b"  "  # begins a line that belongs to the one before
+
+
+_OUR_OWN = re.compile(rb"(?:\[node \d{1,4}\] )?\[ma_boot\] ")
+_THE_END = b"[ma_boot] " + EXIT_CODE.partition("{")[0].encode()
+
+
+class QuietLines:
+    """Leaves out all lines of ma_boot but the last one, the job's exit code with its cause."""
+
+    def __call__(self, data: bytes) -> bytes:
+        """The whole lines of `data` that are shown."""
+        if b"[ma_boot] " not in data:
+            return data
+        return b"".join(
+            line for line in _LINE.findall(data) if line.startswith(_THE_END) or not _OUR_OWN.match(line)
+        )
 
 
 class BriefLines:

@@ -20,6 +20,7 @@ from ma_boot.desk.rehearsal.platform.simulated_job import (
 )
 from ma_boot.desk.rehearsal.rehearse import run_job, sandbox_of
 from ma_boot.desk.rehearsal.requested import Rehearsal
+from ma_boot.desk.rehearsal.result import RehearsalResult
 from ma_boot.desk.rehearsal.setup import (
     Setup,
     check_nodes,
@@ -37,8 +38,10 @@ from ma_boot.node.rehearsal_options import ContainerOptions
 from ma_boot.platform.modelarts.job import PLATFORM_GID, PLATFORM_UID
 
 
-def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, context: ProcessContext) -> int:
-    """Runs the job in containers and returns its exit code, which is that of the first node that failed.
+def rehearse_in_containers(
+    rehearsal: Rehearsal, options: ContainerOptions, context: ProcessContext
+) -> RehearsalResult:
+    """Runs the job in containers; its exit code is that of the first node that failed.
 
     Everything on the engine is removed, however the rehearsal ends; with `keep` it stays if the job ended.
 

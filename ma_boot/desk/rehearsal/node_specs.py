@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ma_boot.desk.rehearsal.own_conda import conda_variables
 from ma_boot.desk.rehearsal.platform.code_directory import command_in
+from ma_boot.desk.rehearsal.platform.own_conda import conda_variables
 from ma_boot.desk.rehearsal.platform.simulated_job import (
     SimulatedJob,
     channel_arguments,

@@ -20,6 +20,7 @@ from ma_boot.desk.rehearsal.node_specs import command_for_form, node_spec, reroo
 from ma_boot.desk.rehearsal.platform.simulated_job import SimulatedJob, rank_table
 from ma_boot.desk.rehearsal.platform_side import uploading_outputs
 from ma_boot.desk.rehearsal.requested import Rehearsal
+from ma_boot.desk.rehearsal.result import RehearsalResult
 from ma_boot.desk.rehearsal.setup import Setup, new_job, set_up
 from ma_boot.desk.rehearsal.summary import (
     cause,
@@ -50,10 +51,10 @@ NO_CODE = (
 _KILL_SECONDS = 30.0  # beyond the time that a stopped node needs by its own options
 
 
-def rehearse(rehearsal: Rehearsal, context: ProcessContext) -> int:
-    """Runs the job on simulated nodes and returns its exit code, which is that of the first node that failed.
+def rehearse(rehearsal: Rehearsal, context: ProcessContext) -> RehearsalResult:
+    """Runs the job on simulated nodes; its exit code is that of the first node that failed.
 
-    Where a fault, or what came of it, is not as expected, it returns `NOT_AS_EXPECTED`.
+    Where a fault, or what came of it, is not as expected, it is `NOT_AS_EXPECTED`.
 
     Raises:
         BootError: something was wrong before the nodes were started.
@@ -70,8 +71,8 @@ def rehearse(rehearsal: Rehearsal, context: ProcessContext) -> int:
         return run_job(setup, runner, context, started)
 
 
-def run_job(setup: Setup, runner: NodeRunner, context: ProcessContext, started: float) -> int:
-    """Runs a job that is set up, and reports it; returns the exit code of the rehearsal.
+def run_job(setup: Setup, runner: NodeRunner, context: ProcessContext, started: float) -> RehearsalResult:
+    """Runs a job that is set up, and reports it.
 
     The rehearsal started at `started`, in seconds on the monotonic clock.
     """
@@ -106,7 +107,8 @@ def run_job(setup: Setup, runner: NodeRunner, context: ProcessContext, started: 
     by_user = len(context.inbox.stops) > own_stops  # then faults may be missing
     wrong = [f"{problem} ({verdict.fault})" for verdict in verdicts for problem in verdict.wrong]
     deviations = () if by_user else wrong
-    return _finish(rehearsal, job, finished.result, context=context, started=started, wrong=deviations)
+    result = _finish(rehearsal, job, finished.result, context=context, started=started, wrong=deviations)
+    return result._replace(faults=tuple(verdicts))
 
 
 def sandbox_of(job: SimulatedJob, rehearsal: Rehearsal) -> AbstractContextManager[None]:
@@ -122,8 +124,8 @@ def _finish(
     context: ProcessContext,
     started: float,
     wrong: Sequence[str],
-) -> int:
-    """Writes the page of the whole job and the summary; returns the exit code of the rehearsal.
+) -> RehearsalResult:
+    """Writes the page of the whole job and the summary.
 
     `wrong` is what was not as expected.
     """
@@ -141,13 +143,14 @@ def _finish(
     if removed or problems:
         count = counted(removed, "old rehearsal")
         journal.say("\n".join([f"{count} removed (MABOOT_KEEP_REHEARSALS)", *problems]))
-    place, total = shown_path(job.root, context.cwd), totals(job, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    place, total = shown_path(job.root, context.cwd), totals(job, seconds)
     is_doubtful = exit_code == 0 and doubt_in_job(job) is not None
     lines = summary_lines(
         place, total, with_page=made, exit_code=exit_code, reason=reason, is_doubtful=is_doubtful
     )
     journal.say("\n".join(lines))
-    return exit_code
+    return RehearsalResult(job, exit_code, code, cause=str(reason), seconds=seconds, with_page=made)
 
 
 def plan_rehearsal(rehearsal: Rehearsal, context: ProcessContext) -> list[dict[str, Any]]:

@@ -1,16 +1,14 @@
-"""Launch plan, the values from which it is made, and its form as text and JSON."""
+"""Launch plan, the values from which it is made, and its form as JSON."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.environment.patch import difference
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.redact import masked
-from ma_boot.wording import counted
 
 
 class Placement(NamedTuple):
@@ -124,23 +122,3 @@ def describe_plan(plan: LaunchPlan, outside: Mapping[str, str]) -> dict[str, Any
             for worker in plan.workers
         ],
     }
-
-
-def format_plans(descriptions: Sequence[Mapping[str, Any]]) -> str:
-    """Formats the plans of nodes; `+` sets a variable, `-` removes it."""
-    lines: list[str] = []
-    for node in descriptions:
-        lines.append(
-            f"node {node['node']}: {counted(len(node['workers']), 'process', 'processes')}, "
-            f"world size {node['world_size']}"
-        )
-        for worker in node["workers"]:
-            lines.append(f"  {worker['label']}")
-            lines.append(f"    argv  {shlex.join(worker['argv'])}")
-            lines.append(f"    cwd   {worker['cwd']}")
-            lines.append(f"    log   {worker['log_file']}" + ("" if worker["shown"] else " (only)"))
-            if worker["cores"]:
-                lines.append(f"    cores {','.join(map(str, worker['cores']))}")
-            for name, value in worker["environment"].items():
-                lines.append(f"    - {name}" if value is None else f"    + {name}={value}")
-    return "\n".join(lines)

@@ -250,7 +250,7 @@ class TestPlan:
         assert not (node.home / "started").exists()
         assert not (node.home / "rank_table").exists()
 
-    def test_plan_as_text_shows_differences(self, node: Node) -> None:
+    def test_plan_as_text_shows_differences_and_equal_ranks_once(self, node: Node) -> None:
         ended = node.boot("--plan", RANK)
-        assert "  rank 1\n" in ended.output
-        assert "    + RANK_ID=1\n" in ended.output
+        assert "  ranks 0-1\n" in ended.output
+        assert "    + RANK_ID={0-1}\n" in ended.output

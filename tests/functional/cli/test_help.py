@@ -80,7 +80,9 @@ def test_help_all_has_every_option_once(capfd: pytest.CaptureFixture[str]) -> No
         param.declared.variable if param.declared.variable_only else param.opts[-1]
         for param in declared_options(run)
     ]
-    assert sorted(re.findall(r"^  (?:-v, )?(--?[a-z-]+|MABOOT_\w+)", page, re.MULTILINE)) == sorted(options)
+    assert sorted(re.findall(r"^  (?:-[vq], )?(--?[a-z-]+|MABOOT_\w+)", page, re.MULTILINE)) == sorted(
+        options
+    )
 
 
 def test_every_option_has_exactly_one_topic() -> None:

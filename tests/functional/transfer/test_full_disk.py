@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -15,18 +16,43 @@ from tests.requirement import unavailable
 from tests.transfers import content_of, obs_store
 from tests.unit.project.imports import ROOT
 
+PLACES = ("/tmp", "/var/tmp", "/dev/shm")
+# A tree that is below one of the places, such as a clone in /tmp, stays where it is.
 ON_A_SMALL_DISK = """
-mount -t tmpfs -o size=4m none /tmp && mount --bind /tmp /var/tmp && mount --bind /tmp /dev/shm || exit 99
-exec "$@"
+disk=$1 kept=$2; shift 2
+mount -t tmpfs -o size=4m none "$disk" || exit 99
+printf '%s' "$kept" | while IFS='|' read -r tree name; do
+    mkdir -p "$disk/$name" && mount --rbind "$tree" "$disk/$name" || exit 1
+done || exit 99
+mount --rbind "$disk" /tmp && mount --rbind /tmp /var/tmp && mount --rbind /tmp /dev/shm || exit 99
+cd / && cd "$PWD_OF_TESTS" && exec "$@"
 """
 
 
+def kept() -> str:
+    """Returns a line `TREE|NAME` for each tree of the interpreter and of the tests that the disk would hide."""
+    trees = {str(ROOT.resolve()), os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix)}
+    below = {
+        tree: os.path.relpath(tree, place)
+        for tree in trees
+        for place in PLACES
+        if tree.startswith(f"{place}/")
+    }
+    outer = [tree for tree in below if not any(tree.startswith(f"{other}/") for other in below)]
+    return "".join(f"{tree}|{below[tree]}\n" for tree in outer)
+
+
 def on_a_full_disk(case: str, obs: MemoryObs, count: int = 0) -> subprocess.CompletedProcess[str]:
+    with tempfile.TemporaryDirectory() as disk:
+        return _on_disk(disk, case, obs, count)
+
+
+def _on_disk(disk: str, case: str, obs: MemoryObs, count: int) -> subprocess.CompletedProcess[str]:
     own = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
     argv = [sys.executable, "-m", "tests.functional.transfer.full_disk", case, obs.url, str(count)]
-    environ = {**os.environ, "TMPDIR": "/tmp"}
+    environ = {**os.environ, "TMPDIR": "/tmp", "PWD_OF_TESTS": str(ROOT)}
     done = subprocess.run(
-        [*own, "sh", "-c", ON_A_SMALL_DISK, "sh", *argv],
+        [*own, "sh", "-c", ON_A_SMALL_DISK, "sh", disk, kept(), *argv],
         cwd=ROOT, env=environ, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode == 99 or done.stderr.startswith("unshare:"):

@@ -44,7 +44,9 @@ def parsed(arguments: list[str], environ: dict[str, str]) -> dict[str, object]:
         (["--rendezvous", "smoke", "train.py"], "'smoke' is not one of 'rank-table', 'mindspore'"),
         (["--nodes", "0", "--local", "train.py"], "'0' is not a whole number from 1 to 1024"),
         (["--stop-timeout", "soon", "train.py"], "'soon' is not a number of at least 0"),
-        (["--json", "train.py"], "--json: only for plans; add --plan."),
+        (["--json", "train.py"], "--json: only for plans and rehearsals; add --plan or --local."),
+        (["--local", "-q", "-v", "train.py"], "--quiet, --verbose: expected one of them."),
+        (["-q", "train.py"], "--quiet: only for rehearsals"),
         (["--nodes", "2", "train.py"], "--nodes: only for rehearsals"),
         (["--runner", "docker", "train.py"], "--runner: only for rehearsals"),
         (["--local", "--runner", "docker", "train.py"], "name the job's image with --image"),
@@ -79,7 +81,7 @@ def test_conflicting_options_are_reported_together(capfd: pytest.CaptureFixture[
     assert main(wrong, variables) == 64
     assert capfd.readouterr().err.splitlines()[:-1] == [
         "ma_boot: Missing argument 'COMMAND [ARGS]...'.",
-        "--json: only for plans; add --plan.",
+        "--json: only for plans and rehearsals; add --plan or --local.",
         "--nodes, MABOOT_SANDBOX, --fault, MABOOT_KEEP: only for rehearsals; add --local.",
         "MABOOT_NON_SINK: non-sink mode needs --rendezvous mpi",
         "MABOOT_COPY_CODE: only with --workdir per-rank",

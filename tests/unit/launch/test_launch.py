@@ -11,11 +11,11 @@ from ma_boot.node.launch.launch_plan import (
     Node,
     Placement,
     describe_plan,
-    format_plans,
     place_by_count,
 )
 from ma_boot.node.launch.node_variables import explain_unexpanded
 from ma_boot.node.launch.options import LaunchOptions
+from ma_boot.node.launch.plan_text import format_plans
 from ma_boot.node.launch.worker_specs import plan_launch
 from ma_boot.platform.modelarts.job import read_job
 
@@ -190,6 +190,48 @@ def test_the_plan_is_shown_as_differences_with_secrets_masked() -> None:
     assert environment["PATH"] == "/usr/bin"
     assert environment["NEW_SECRET"] == "******"
     text = format_plans([description])
-    assert "    - RANK_ID\n" in text
-    assert "    + MS_NODE_ID=2\n" in text
+    assert "    - RANK_ID" in text
+    assert "    + MS_NODE_ID={2-3}\n" in text
     assert "planted" not in text
+
+
+def test_processes_that_differ_in_numbers_alone_are_shown_once() -> None:
+    def worker(node: int, label: str, **environment: str | None) -> dict[str, object]:
+        log = f"/node-{node}/{label}.txt"
+        return {
+            "label": label,
+            "argv": ["python", "train.py"],
+            "cwd": "/",
+            "log_file": log,
+            "shown": True,
+            "cores": [],
+            "environment": {"OLD": None, "SAME": "8", "OLDER": None, **environment},
+        }
+
+    def ranks(node: int) -> list[dict[str, object]]:
+        numbers = range(node * 8, node * 8 + 8)
+        return [worker(node, f"rank {rank}", RANK=str(rank), LOCAL=str(rank % 8)) for rank in numbers]
+
+    nodes = [{"node": node, "world_size": 16, "workers": ranks(node)} for node in range(2)]
+    folded = [
+        "  ranks 0-15, nodes 0-1",
+        "    argv  python train.py",
+        "    cwd   /",
+        "    log   /node-{0-1}/rank {0-15}.txt",
+        "    + SAME=8",
+        "    + RANK={0-15}",
+        "    + LOCAL={0-7}",
+        "    - OLD, OLDER",
+    ]
+    assert format_plans(nodes).splitlines() == ["nodes 0-1: 8 processes each, world size 16", *folded]
+    nodes[0]["workers"] = [worker(0, "scheduler"), *ranks(0)]
+    text = format_plans(nodes).splitlines()
+    assert text[:3] == [
+        "node 0: 9 processes, world size 16",
+        "node 1: 8 processes, world size 16",
+        "  scheduler, node 0",
+    ]
+    assert text[-len(folded) :] == folded
+    differs = [*ranks(0)[:2], worker(0, "rank 2", RANK="2", LOCAL="none")]
+    text = format_plans([{"node": 0, "world_size": 3, "workers": differs}]).splitlines()
+    assert [line for line in text if line.startswith("  rank")] == ["  ranks 0-1", "  rank 2"]

@@ -47,8 +47,21 @@ def options_in(text: str) -> set[str]:
 
 
 class TestOptions:
-    def test_page_of_options_is_up_to_date(self) -> None:
-        assert options_page.PAGE.read_text() == options_page.page(), "python -m tests.options_page writes it"
+    def test_pages_of_options_are_up_to_date(self) -> None:
+        for language in (options_page.ENGLISH, options_page.CHINESE):
+            assert language.page.read_text() == options_page.page(language), (
+                "python -m tests.options_page writes it"
+            )
+
+    def test_every_chinese_text_of_an_option_is_of_use(self) -> None:
+        said: set[str] = set()
+
+        def say(text: str) -> str:
+            said.add(text)
+            return text
+
+        options_page.page(options_page.ENGLISH._replace(say=say))
+        assert options_page.chinese_texts().keys() == said
 
     def test_both_languages_have_the_same_options(self) -> None:
         for pair in PAIRS:

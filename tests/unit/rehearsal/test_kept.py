@@ -146,7 +146,7 @@ class TestOpen:
             rehearsal(tmp_path, name, 1e9 + number)
         (tmp_path / NAMES[2] / "report.html").unlink()
         assert main(["rehearsal", "open", "--rehearsal-dir", str(tmp_path)], {}) == 0
-        assert capfd.readouterr().out == f"{tmp_path}/{NAMES[1]}/report.html\n"
+        assert capfd.readouterr().out == f"file://{tmp_path}/{NAMES[1]}/report.html\n"
 
     def test_open_shows_the_page_in_the_browser(self, tmp_path: Path) -> None:
         root = rehearsal(tmp_path, NAMES[0], 1.0)
