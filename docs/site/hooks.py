@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,11 @@ _INLINE_CODE = re.compile(r"(?<!</span>)<code>([^<]*--[^<]*)</code>")  # code of
 _OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 _CHINESE = "zh-CN/"
 _BASE = re.compile(r'(?<="base": ")\.\.(/(?=\.\.))?')
+
+
+def on_startup(**_: Any) -> None:
+    """Silences the library that finds Chinese words: it logs each load of its dictionary."""
+    logging.getLogger("jieba").setLevel(logging.WARNING)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Response, expect
 
 from tests.browser.conftest import Open, Opened
+from tests.command_lines import shell_lines
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,6 +101,20 @@ def test_search_of_a_site_opened_as_files_finds_pages_in_the_language_of_the_rea
     assert (built / page).as_uri() in {address.partition("#")[0] for address in addresses}
     assert {"/zh-CN/" in address for address in addresses} == {"zh-CN" in start}
     assert [url for url in view.requests if not url.startswith("file:")] == []
+
+
+def test_built_pages_have_the_commands_of_the_documents(built: Path) -> None:
+    """tests/functional/cli/test_readme.py runs those of the documents."""
+    documents = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "how-to").glob("*.md")]
+    for document in documents:
+        lines = [*shell_lines(document.read_text())]
+        path = document.relative_to(ROOT / "docs").with_suffix(".html")
+        page = built / (
+            "zh-CN" / path.with_name(path.name.replace(".zh-CN", "")) if ".zh-CN" in path.name else path
+        )
+        blocks = re.findall(r"<pre>.*?<code.*?>(.*?)</code></pre>", page.read_text(), re.DOTALL)
+        shown = html.unescape(re.sub(r"<[^>]*>", "", "\n".join(blocks))).replace("\\\n", "").splitlines()
+        assert [line for line in lines if line not in shown] == [], document.name
 
 
 def test_options_are_not_broken_after_a_hyphen_on_a_small_screen(opened: Open, built: Path) -> None:

@@ -133,6 +133,22 @@ class TestLanguages:
                 assert names_in(in_english) == names_in(in_chinese), (pair[0].name, title)
                 assert items(in_english) == items(in_chinese), (pair[0].name, title)
 
+    def test_glossaries_have_the_same_terms_in_the_same_order(self) -> None:
+        english, chinese = (
+            rows((ROOT / "docs" / name).read_text(), title)
+            for name, title in (("glossary.md", "Glossary"), ("glossary.zh-CN.md", "术语表"))
+        )
+        assert len(english) > 40
+        assert [row[0] for row in english] == [row[1] for row in chinese]
+
+    def test_chinese_texts_use_the_words_of_the_glossary(self) -> None:
+        messages = ROOT / "ma_boot/report/page/templates/chinese.txt"
+        others = re.compile("挂死|挂起|算数|接着跑|你")
+        found = [
+            (path.name, word) for path in [*CHINESE, messages] for word in others.findall(path.read_text())
+        ]
+        assert found == []
+
     def test_both_languages_link_each_other_at_the_top(self) -> None:
         for english, chinese in PAIRS:
             assert f"]({chinese.name})" in english.read_text()[:200]
