@@ -15,7 +15,6 @@ from ma_boot.node.boot.boot import boot, plan_only
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest
 from ma_boot.node.launch.launch_plan import describe_plan
-from ma_boot.node.launch.plan_text import format_plans
 from ma_boot.processes.children import adopt_orphans, forbid_core_files
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
@@ -85,6 +84,8 @@ def _page_here(ending: Ending, context: ProcessContext) -> str | None:
 
 def print_plan(request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]) -> int:
     """Prints what would be started: here, or on each node of a rehearsal."""
+    from ma_boot.node.launch.plan_text import format_plans  # a boot does not need it
+
     with _context(environ, Console(2)) as context:
         if options["local"]:
             from ma_boot.desk.rehearsal.rehearse import plan_rehearsal

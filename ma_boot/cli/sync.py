@@ -33,6 +33,7 @@ from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.console import Console, is_interactive, print_lines
 from ma_boot.report.hints import with_store_hint
 from ma_boot.report.journal import Journal
+from ma_boot.wording import size
 from path_mapping.errors import (
     CredentialsMissing,
     MissingInputs,
@@ -364,7 +365,7 @@ def _upload_as_text(upload: LeftUpload) -> str:
 
 
 def _totals(files: Mapping[str, int], sizes: Mapping[str, int]) -> str:
-    parts = [f"{action} {count:,} ({sizes[action] / 1e6:,.1f} MB)" for action, count in sorted(files.items())]
+    parts = [f"{action} {count:,} ({size(sizes[action])})" for action, count in sorted(files.items())]
     return ", ".join(parts) or "nothing to do"
 
 

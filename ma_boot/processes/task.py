@@ -62,21 +62,23 @@ class Task(Generic[Result]):
         check: Callable[[], None],
         deadline: float = math.inf,
         remind: Callable[[], None] = lambda: None,
+        first: float = REMIND_SECONDS,
     ) -> bool:
         """Waits for the work to finish; returns False if the monotonic `deadline` (seconds) comes first.
 
-        `check` is called at every wake-up and may raise; `remind` is called every 20 s, to report progress.
+        `check` is called at every wake-up and may raise; `remind` is called after `first`
+        seconds, and then every 20 s, to report progress.
         """
-        reminded = time.monotonic()
+        remind_at = time.monotonic() + first
         while not self.finished:
             check()
             now = time.monotonic()
             if now >= deadline:
                 return False
-            if now - reminded >= REMIND_SECONDS:
+            if now >= remind_at:
                 remind()
-                reminded = now
-            self._inbox.wait(min(deadline, reminded + REMIND_SECONDS) - now)
+                remind_at = now + REMIND_SECONDS
+            self._inbox.wait(min(deadline, remind_at) - now)
         return True
 
     def result(self) -> Result:

@@ -13,6 +13,7 @@ from typing import Any, Callable
 
 from path_mapping.errors import Cancelled, NotFound, Refused, Replaced, StoreError, Unreachable, UnsafeTarget
 from path_mapping.localfs.atomic_file import check_contained, make_directories, write_verified
+from path_mapping.localfs.hash_progress import HashProgress
 from path_mapping.localfs.names import is_temporary, name_problem
 from path_mapping.localfs.source_file import CHUNK, chunks, md5_of, state_of
 from path_mapping.stores.contents import RIGHT, UNKNOWN, ContentMatch
@@ -22,12 +23,17 @@ from path_mapping.stores.store import Store
 from path_mapping.stores.units import GetFile, PutFile, StoredContent, Unit, UnitRunner
 from path_mapping.stores.waits import elsewhere
 
+_LARGE_BYTES = 1 << 20  # of a file whose checksum is kept
+
 
 class DirectoryStore(Store):
     """Files on a local disk or a mounted file system; `key/` is an empty directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._hashing = self.hashing = HashProgress()
+        # Of large files, by path and state: each simulated node lists the same inputs.
+        self._md5s: dict[tuple[str, int, int, int], str] = {}
 
     def __repr__(self) -> str:
         return f"DirectoryStore({str(self._root)!r})"
@@ -45,13 +51,30 @@ class DirectoryStore(Store):
         top = prefix.rpartition("/")[0]
         start = self._path(bucket, top) if top else root
         with _store_errors(f"listing obs://{bucket}/{prefix}"):
-            for key in sorted(key for key in _keys(root, start) if key.startswith(prefix)):
+            keys = sorted(key for key in _keys(root, start) if key.startswith(prefix))
+            self._hashing.expect(sum(self._unread(root / key) for key in keys))
+            for key in keys:
                 path = root / key
                 if key.endswith("/"):
                     yield StoredObject(key, 0, None)
                 else:
-                    md5 = md5_of(chunks(path))
+                    md5 = self._md5(path)
                     yield StoredObject(key, path.stat().st_size, md5, f'"{md5}"')
+
+    def _md5(self, path: Path) -> str:
+        known = _identity(path)
+        md5 = self._md5s.get(known) or md5_of(self._hashing.counted(chunks(path)))
+        if known[2] >= _LARGE_BYTES and known == _identity(path):
+            self._md5s[known] = md5
+        return md5
+
+    def _unread(self, path: Path) -> int:
+        """Returns the bytes to read for the checksum of a file; 0 for one that is known or gone."""
+        try:
+            known = _identity(path)
+        except OSError:
+            return 0
+        return 0 if known in self._md5s or path.is_dir() else known[2]
 
     def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         last = ""
@@ -139,6 +162,12 @@ class DirectoryStore(Store):
         except UnsafeTarget as error:
             raise Refused(f"obs://{bucket}/{key}: {error}") from error
         return path
+
+
+def _identity(path: Path) -> tuple[str, int, int, int]:
+    """Returns path, inode, size and time of the last change: the same for the same content."""
+    state = path.stat()
+    return str(path), state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def _keys(root: Path, start: Path) -> Iterator[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Callable, NamedTuple
 
 from path_mapping.errors import StoreError
+from path_mapping.localfs.hash_progress import HashProgress
 from path_mapping.stores.objects import ObjectState, StoredObject
 from path_mapping.stores.signer import Signer
 from path_mapping.stores.units import MultipartUpload, UnitRunner
@@ -36,9 +37,10 @@ class Store(ABC):
 
     With a `signer`, its objects can be reached by signed HTTP requests, which other processes can make, too.
     Files of `multipart_from` bytes or more are uploaded in parts of `part` bytes; a store without multipart
-    uploads has an infinite `multipart_from`.
+    uploads has an infinite `multipart_from`. `hashing` counts the bytes that a listing reads for checksums.
     """
 
+    hashing: HashProgress | None = None
     signer: Signer | None = None
     multipart_from: float = math.inf
     part: int = 0

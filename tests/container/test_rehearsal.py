@@ -231,7 +231,7 @@ def test_a_node_looks_as_on_the_platform(laptop: Laptop) -> None:
         assert seen["hosts"][node] == f"{seen['name']}.{seen['name'][: -len('-worker-0')]}"
         assert seen["addresses"][node] == seen["own"]
         assert seen["shm"] == 64 << 20
-    [job] = laptop.root.glob("ma_boot-rehearsal/*")
+    [job] = laptop.root.glob("ma_boot-rehearsal/ma-job-*")
     for name in ("node-0", "node-1"):
         assert (job / name / "cache" / "written").exists()
         assert (job / name / "home/ma-user/modelarts/user-job-dir/project/written").exists()

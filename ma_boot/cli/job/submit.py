@@ -41,7 +41,7 @@ from ma_boot.errors import BootError, ConfigError, InputMissing, Stopped, StoreU
 from ma_boot.platform.modelarts.job import JOB_TOKEN
 from ma_boot.redact import remember_secrets
 from ma_boot.report.console import print_lines
-from ma_boot.wording import list_first
+from ma_boot.wording import list_first, size
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -313,7 +313,7 @@ def _as_text(planned: Planned) -> str:
     return "\n".join(
         [
             f"code: {shlex.quote(str(code.directory))} -> {code.url}: {len(code.files)} files, "
-            f"{code.bytes / 1e6:.1f} MB",
+            + size(code.bytes),
             *_not_uploaded(code),
             *(f"note: {note}" for note in planned.notes),
             "request: POST /v2/{project_id}/training-jobs",

@@ -12,6 +12,7 @@ from ma_boot.desk.image.swr import Login, Target
 from ma_boot.errors import BootError, ConfigError, ExitCode
 from ma_boot.redact import MASK
 from ma_boot.report.console import Console
+from ma_boot.wording import size
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -85,16 +86,16 @@ def follow(stream: Iterable[Mapping[str, Any]], progress: EngineProgress) -> str
             layers[layer] = (int(detail.get("current", 0)), int(detail.get("total", 0)))
             progress.state(_sent(layers))
         elif layer and status.startswith((*_DONE, "Retrying")):
-            size = f", {layers[layer][0] / 1e6:.1f} MB" if layer in layers else ""
-            progress.line(f"layer {layer}: {status[0].lower()}{status[1:]}{size}")
+            amount = f", {size(layers[layer][0])}" if layer in layers else ""
+            progress.line(f"layer {layer}: {status[0].lower()}{status[1:]}{amount}")
     if not digest:
         raise PushFailed("the push ended without a digest")
     return digest
 
 
 def _sent(layers: Mapping[str, tuple[int, int]]) -> str:
-    sent, total = (sum(numbers) / 1e6 for numbers in zip(*layers.values()))
-    return f"pushing {len(layers)} layers: {sent:.0f} of {max(sent, total):.0f} MB"
+    sent, total = (sum(numbers) for numbers in zip(*layers.values()))
+    return f"pushing {len(layers)} layers: {size(sent)} of {size(max(sent, total))}"
 
 
 @contextmanager

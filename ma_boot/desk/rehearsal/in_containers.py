@@ -65,7 +65,7 @@ def rehearse_in_containers(
         setup = Setup(rehearsal, request, job, code=code, files=found.files, store=store, exact_paths=True)
         if found.note():
             context.journal.say(found.note())
-        setup.make_nodes(range(job.nodes), context.inbox)
+        setup.make_nodes(range(job.nodes), context)
         _give_to_platform_user(job)
         inside = replace(job, exact_paths=True)  # as any node sees it
         arguments = (*channel_arguments(rehearsal.channels, inside, 0), *rehearsal.appended)

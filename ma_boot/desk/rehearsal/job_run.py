@@ -192,4 +192,4 @@ class JobRun:
     def _replace_containers(self, nodes: Sequence[int]) -> None:
         for node in nodes:
             shutil.rmtree(self._setup.job.sandbox_root(node), ignore_errors=True)
-        self._setup.make_nodes(nodes, self._context.inbox)
+        self._setup.make_nodes(nodes, self._context)

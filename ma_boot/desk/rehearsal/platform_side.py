@@ -25,10 +25,19 @@ from ma_boot.desk.rehearsal.platform.code_directory import mark_as_obs
 from ma_boot.desk.rehearsal.platform.simulated_job import FormChannel, SimulatedJob
 from ma_boot.desk.rehearsal.platform.table_writes import TableWrite
 from ma_boot.errors import CannotCreate
+from ma_boot.node.boot.process_context import ProcessContext
+from ma_boot.node.transfers.progress import (
+    FIRST_LINE_SECONDS,
+    TransferProgress,
+    Update,
+    format_bytes,
+)
 from ma_boot.node.transfers.transfer_errors import to_boot_error
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
+from ma_boot.report.journal import Journal
 from path_mapping.errors import PathMappingError
+from path_mapping.localfs.hash_progress import HashProgress
 from path_mapping.mapping.routes import Route
 from path_mapping.stores.store import Store
 from path_mapping.transfer.periodic import upload_periodically
@@ -47,28 +56,37 @@ def download_inputs(
     job: SimulatedJob,
     nodes: Sequence[int],
     store: Store,
-    inbox: SignalInbox,
+    context: ProcessContext,
 ) -> None:
-    """Downloads the inputs to each node, and creates the directories of the outputs.
+    """Downloads the inputs to each node, and creates the directories of the outputs; shows the progress.
 
     Raises:
         BootError: an input cannot be downloaded.
         Stopped: a stop signal arrived.
     """
 
+    # The events of the job are those of its nodes: this transfer is the platform's.
+    progress = TransferProgress(
+        "inputs of the job form", "download", Journal(context.journal.console), store.hashing
+    )
+
     def fetch(cancel: threading.Event) -> None:
+        with progress.shown() as update:
+            fetch_all(cancel, update)
+
+    def fetch_all(cancel: threading.Event, update: Update) -> None:
         for node in nodes:
             for channel in channels:
                 Path(channel.directory(job, node)).mkdir(parents=True, exist_ok=True)
             routes = [channel.route(job, node) for channel in channels if channel.is_input]
             try:
-                download(routes, Path(job.root), RetriedStore(store, cancel))
+                download(routes, Path(job.root), RetriedStore(store, cancel), update)
             except PathMappingError as error:
                 raise to_boot_error(error, store) from error
 
-    task = Task("inputs of the job form", fetch, inbox)
+    task = Task("inputs of the job form", fetch, context.inbox)
     try:
-        task.wait(inbox.check)
+        task.wait(context.inbox.check, remind=progress.say, first=FIRST_LINE_SECONDS)
     finally:
         task.cancel()
     task.check()
@@ -190,8 +208,36 @@ class ServedObs:
 
 
 @contextlib.contextmanager
-def served(root: Path) -> Iterator[ServedObs]:
-    """Serves `root` during the block, with keys of this run.
+def reporting_checksums(
+    hashing: HashProgress, say: Callable[[str], None], seconds: float = FIRST_LINE_SECONDS
+) -> Iterator[None]:
+    """Prints a line every few `seconds` of the block in which checksums are computed: nodes wait for them."""
+    over = threading.Event()
+
+    def watch() -> None:
+        before = first = 0  # bytes at the last look, and when these checksums began
+        started = time.monotonic()
+        while not over.wait(seconds):
+            done, expected = hashing.done, hashing.expected
+            if before < done < expected:
+                text = format_bytes(done - first, expected - first, time.monotonic() - started)
+                say(f"checksums of --obs-root: {text}")
+            else:
+                started, first = time.monotonic(), done
+            before = done
+
+    thread = threading.Thread(target=watch, name="checksums", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def served(root: Path, say: Callable[[str], None]) -> Iterator[ServedObs]:
+    """Serves `root` during the block, with keys of this run; `say` prints the progress of its checksums.
 
     Raises:
         CannotCreate: `root` is not a directory and cannot be created.
@@ -202,7 +248,12 @@ def served(root: Path) -> Iterator[ServedObs]:
         raise CannotCreate(f"--obs-root {root}: {error.strerror}") from error
     mark_as_obs(root)
     keys = KeyPair(secrets.token_hex(10), secrets.token_hex(20))
-    with tempfile.TemporaryDirectory() as parts, ObsServer(Buckets(root), Path(parts), [keys]) as server:
+    buckets = Buckets(root)
+    with (
+        tempfile.TemporaryDirectory() as parts,
+        ObsServer(buckets, Path(parts), [keys]) as server,
+        reporting_checksums(buckets.hashing, say),
+    ):
         variables = {
             "OBS_ENDPOINT": server.url,
             "S3_ENDPOINT": server.url,

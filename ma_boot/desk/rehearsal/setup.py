@@ -32,7 +32,6 @@ from ma_boot.node.environment.command import no_such_file
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.platform.modelarts.job import JOB_TOKEN
 from ma_boot.platform.modelarts.network import free_port
-from ma_boot.processes.signals import SignalInbox
 from ma_boot.wording import counted, size
 from path_mapping.errors import CredentialsMissing, MappingInvalid
 from path_mapping.mapping.mapping_file import read_mapping
@@ -60,7 +59,7 @@ class Setup:
     exact_paths: bool
     obs: ServedObs | None = None
 
-    def make_nodes(self, nodes: Sequence[int], inbox: SignalInbox) -> None:
+    def make_nodes(self, nodes: Sequence[int], context: ProcessContext) -> None:
         """Creates the directories of nodes, with the code and the inputs of the job form.
 
         Raises:
@@ -68,7 +67,7 @@ class Setup:
             Stopped: a stop signal arrived.
         """
         for node in nodes:
-            inbox.check()
+            context.inbox.check()
             try:
                 for directory in DIRECTORIES:
                     Path(self.job.sandbox_root(node) + directory).mkdir(parents=True)
@@ -79,7 +78,7 @@ class Setup:
             if self.code is not None:
                 copy_code(self.code, self.files, Path(self.job.job_dir(node), self.code.name))
         if self.store is not None:
-            download_inputs(self.rehearsal.channels, self.job, nodes, self.store, inbox)
+            download_inputs(self.rehearsal.channels, self.job, nodes, self.store, context)
 
     def remove_copies(self) -> None:
         """Removes the copies of code and inputs, which the job no longer needs; logs and results stay."""
@@ -125,7 +124,7 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, context: ProcessContext) -> 
         if root is not None:
             if not root.exists():
                 context.journal.say(f"--obs-root {root}: no such directory, so it is made, and OBS is empty")
-            obs = stack.enter_context(served(root))
+            obs = stack.enter_context(served(root, context.journal.say))
         store = store_of_form(context.environ, root) if rehearsal.channels else None
         setup = Setup(
             rehearsal,
@@ -140,7 +139,7 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, context: ProcessContext) -> 
         for note in filter(None, (size_note(code, found.files, job.nodes), found.note())):
             context.journal.say(note)
         try:
-            setup.make_nodes(range(job.nodes), context.inbox)
+            setup.make_nodes(range(job.nodes), context)
             yield setup
         finally:
             setup.remove_copies()

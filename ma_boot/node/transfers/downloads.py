@@ -9,7 +9,13 @@ from typing import Callable
 
 from ma_boot.errors import PhaseCancelled
 from ma_boot.node.transfers.mapping import NodeTransfers, inputs_of
-from ma_boot.node.transfers.progress import TransferProgress, cancel_and_wait, report_transfer, summarise
+from ma_boot.node.transfers.progress import (
+    FIRST_LINE_SECONDS,
+    TransferProgress,
+    cancel_and_wait,
+    report_transfer,
+    summarise,
+)
 from ma_boot.node.transfers.transfer_errors import to_boot_error
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
@@ -36,7 +42,7 @@ def downloading_inputs(
     from path_mapping.workers.retry import RetriedStore, RetryPolicy
 
     policy = RetryPolicy(transfers.retry_seconds)
-    progress = TransferProgress("inputs", "download", journal)
+    progress = TransferProgress("inputs", "download", journal, transfers.store.hashing)
 
     def work(cancel: threading.Event) -> None:
         with journal.phase("inputs") as phase:
@@ -61,7 +67,7 @@ def downloading_inputs(
 
     try:
         yield check
-        task.wait(inbox.check, remind=progress.say)
+        task.wait(inbox.check, remind=progress.say, first=FIRST_LINE_SECONDS)
     except PhaseCancelled:
         task.check()
         raise

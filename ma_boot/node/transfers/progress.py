@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Callable
 from ma_boot.processes.task import Task
 from ma_boot.report.console import Console, rendered
 from ma_boot.report.journal import Journal
-from ma_boot.wording import Message, counted
+from ma_boot.wording import Message, counted, size
 
 if TYPE_CHECKING:
+    from path_mapping.localfs.hash_progress import HashProgress
     from path_mapping.transfer.scheduler import Progress
     from path_mapping.transfer.transfer import Transferred
     from path_mapping.workers.retry import Trouble
@@ -29,6 +30,8 @@ BAR_SECONDS = 0.1
 QUIET_SECONDS = 5.0
 # Seconds between two lines about retries.
 TROUBLE_SECONDS = 30.0
+# Seconds until the first line of a transfer without a bar; the next ones are further apart.
+FIRST_LINE_SECONDS = 5.0
 # Seconds; max. wait for a cancelled transfer, whose thread is abandoned after that.
 CANCEL_SECONDS = 2.0
 # Notices of one transfer that are printed.
@@ -48,14 +51,17 @@ def credentials_reporter(journal: Journal) -> Callable[[str], None]:
 class TransferProgress:
     """Takes the progress of a transfer in its thread, and prints it in the thread that waits for it.
 
-    It also writes progress events.
+    It also writes progress events. `hashing` are checksums before the first byte, of a directory as OBS.
     """
 
-    def __init__(self, what: str, direction: str, journal: Journal) -> None:
+    def __init__(
+        self, what: str, direction: str, journal: Journal, hashing: HashProgress | None = None
+    ) -> None:
+        self._hashing = hashing
         self._what = what
         self._direction = direction
         self._journal = journal
-        self._bar: Update | None = None
+        self._bar: Callable[[str, int, int], None] | None = None
         self._now: Progress | None = None
         self._started = 0.0
         self._recorded = 0.0
@@ -85,12 +91,20 @@ class TransferProgress:
             if self._journal.console.interactive:
                 self._bar = stack.enter_context(_bar(self._what, self._journal.console))
             self._started = self._recorded = time.monotonic()
+            if self._hashing is not None and self._bar is not None:
+                self._hashing.changed = self._show_hashing
             yield self._update
 
+    def _show_hashing(self) -> None:
+        if self._bar is not None and self._hashing is not None and self._now is None:
+            self._bar("checksums", self._hashing.done, self._hashing.expected)
+
     def _update(self, now: Progress) -> None:
+        if self._now is None or now.bytes_done < self._now.bytes_done:  # after a scan, or another transfer
+            self._started = time.monotonic()
         self._now = now
         if self._bar is not None:
-            self._bar(now)
+            self._bar(f"{now.files_done}/{now.files} files", now.bytes_done, now.bytes)
         moment = time.monotonic()
         if moment - self._recorded >= max(EVENT_SECONDS, EVENT_SHARE * (moment - self._started)):
             self._recorded = moment
@@ -103,14 +117,19 @@ class TransferProgress:
         """Prints the progress as a line, unless a bar shows it."""
         if self._bar is not None:
             return
-        if self._now is None:
-            self._journal.say(f"{self._what}: scanning")
+        seconds = time.monotonic() - self._started
+        if self._now is not None:
+            self._journal.say(f"{self._what}: {format_progress(self._now, seconds)}")
+        elif self._hashing is not None and self._hashing.expected:
+            text = format_bytes(self._hashing.done, self._hashing.expected, seconds)
+            self._journal.say(f"{self._what}: checksums: {text}")
         else:
-            self._journal.say(f"{self._what}: {format_progress(self._now, time.monotonic() - self._started)}")
+            self._journal.say(f"{self._what}: scanning")
 
 
 @contextmanager
-def _bar(what: str, console: Console) -> Iterator[Update]:
+def _bar(what: str, console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """Shows a bar during the block; yields what sets its text, and its bytes done and in total."""
     # Slow to import, and used on a terminal only.
     import rich.progress as bars
 
@@ -128,10 +147,11 @@ def _bar(what: str, console: Console) -> Iterator[Update]:
 
     with console.below() as show:
 
-        def update(now: Progress) -> None:
+        def update(text: str, done: int, total: int) -> None:
             nonlocal drawn_at
-            files = f"{now.files_done}/{now.files} files"
-            bar.update(task, completed=now.bytes_done, total=now.bytes, files=files)
+            if done < bar.tasks[0].completed:
+                bar.reset(task)
+            bar.update(task, completed=done, total=total, files=text)
             if time.monotonic() - drawn_at >= BAR_SECONDS:
                 show(rendered(bar.get_renderable(), console.size.columns))
                 drawn_at = time.monotonic()
@@ -145,22 +165,24 @@ def _clock(seconds: float) -> str:
 
 
 def format_progress(now: Progress, seconds: float) -> str:
-    """Returns `40 of 100 files, 12 of 300 MB, 5.0 MB/s, 1 min left`, after that many seconds."""
-    text = (
-        f"{now.files_done} of {now.files} files, {now.bytes_done / 1e6:.0f} of {now.bytes / 1e6:.0f} MB, "
-        f"{now.bytes_done / 1e6 / max(seconds, 0.001):.1f} MB/s"
-    )
-    if not now.bytes_done:
+    """Returns `40 of 100 files, 12.0 MB of 300 MB, 5.0 MB/s, 58 s left`, after that many seconds."""
+    return f"{now.files_done} of {now.files} files, {format_bytes(now.bytes_done, now.bytes, seconds)}"
+
+
+def format_bytes(done: int, total: int, seconds: float) -> str:
+    """Returns `12.0 MB of 300 MB, 5.0 MB/s, 58 s left`, after that many seconds."""
+    text = f"{size(done)} of {size(total)}, {size(done / max(seconds, 0.001))}/s"
+    if not done:
         return text
-    left = seconds * (now.bytes - now.bytes_done) / now.bytes_done
+    left = seconds * (total - done) / done
     return f"{text}, {left:.0f} s left" if left < 100 else f"{text}, {left / 60:.0f} min left"
 
 
 def summarise(done: Transferred) -> str:
     """Returns `6 files, 3.1 MB in 0.2 s (15.5 MB/s), 2 already present, 1 retry, length only: 3 files`."""
-    text = f"{counted(done.files, 'file')}, {done.bytes / 1e6:.1f} MB in {done.seconds:.1f} s"
+    text = f"{counted(done.files, 'file')}, {size(done.bytes)} in {done.seconds:.1f} s"
     if done.seconds >= 0.1:
-        text += f" ({done.bytes / 1e6 / done.seconds:.1f} MB/s)"
+        text += f" ({size(done.bytes / done.seconds)}/s)"
     if done.skipped:
         text += f", {done.skipped} already present"
     if done.retries:

@@ -48,8 +48,8 @@ def test_plan_shows_restored_kept_moved_and_removed_steps(
         "  copy             1,188  iter_20/rank_0.bin  (not in OBS)",
         "  copy                 4  iter_30/rank_0.bin  (not in OBS)",
         "  copy                 6  train.log  (not in OBS)",
-        "  copy 4 (0.0 MB)",
-        "in all: copy 4 (0.0 MB)",
+        "  copy 4 (2.4 kB)",
+        "in all: copy 4 (2.4 kB)",
     ]
 
 

@@ -74,19 +74,19 @@ def test_plan_prints_files_with_reasons_and_transfers_no_file(home: Path) -> Non
         "input data <- obs://bucket/data/:",
         "  copy                 3  a  (not here)",
         "  skip                 1  b.tmp  (not selected)",
-        "  copy 1 (0.0 MB), skip 1 (0.0 MB)",
+        "  copy 1 (3 B), skip 1 (1 B)",
         "input extra <- obs://bucket/extra: nothing there",
         "output ckpt -> obs://bucket/modelarts-job-x/node-0/rank-0/:",
         "  copy                 1  c  (not in OBS)",
-        "  copy 1 (0.0 MB)",
-        "in all: copy 2 (0.0 MB), skip 1 (0.0 MB)",
+        "  copy 1 (1 B)",
+        "in all: copy 2 (4 B), skip 1 (1 B)",
     ]
     assert sorted(home.parent.rglob("*")) == before
 
 
 def test_download_and_upload_follow_the_plan(home: Path) -> None:
     for way in ("download", "upload"):
-        for detail in (r"1 file, 0\.0 MB in [0-9.]+ s", r"0 files, 0\.0 MB in [0-9.]+ s, 1 already present"):
+        for detail in (r"1 file, [13] B in [0-9.]+ s", r"0 files, 0 B in [0-9.]+ s, 1 already present"):
             done = sync(home, way, "mapping.yaml")
             assert done.returncode == 0
             assert re.search(rf"\[ma_boot\] (in|out)puts: done in [0-9.]+ s: {detail}", done.stdout)

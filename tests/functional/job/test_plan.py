@@ -69,7 +69,7 @@ def test_the_plan_is_the_request_and_the_code(project: Path) -> None:
     assert variables == {**secrets, MARK: variables[MARK]}
     assert algorithm["engine"] == {"image_url": "vision/resnet:1"}
     text = plan(project).output
-    assert "-> obs://bucket/jobs/first/src/: 2 files, 0.0 MB" in text
+    assert "-> obs://bucket/jobs/first/src/: 2 files, " in text
     assert "PLANTED" not in text + ended.output
 
 

@@ -72,7 +72,7 @@ def test_more_outputs_than_a_plan_keeps_in_memory_are_uploaded(obs: MemoryObs) -
 def test_so_are_they_planned(obs: MemoryObs) -> None:
     done = on_a_full_disk("plan", obs, IN_MEMORY + 100)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "in all: copy 20,101 (0.1 MB)" in done.stdout
+    assert "in all: copy 20,101 (" in done.stdout
 
 
 def test_outputs_of_a_job_that_filled_the_disk(obs: MemoryObs) -> None:

@@ -11,11 +11,13 @@ import uuid
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from path_mapping.errors import UnsafeTarget
 from path_mapping.localfs.atomic_file import check_contained
+from path_mapping.localfs.hash_progress import HashProgress
 from path_mapping.localfs.names import TEMPORARY, is_temporary, name_problem
 from path_mapping.localfs.source_file import CHUNK, chunks, crc64
 
@@ -123,6 +125,7 @@ class Bucket:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self.hashing = HashProgress()
         self._lock = threading.Lock()
         self.appending = threading.Lock()
         self._known: dict[str, tuple[_FileState, BucketObject]] = {}
@@ -199,7 +202,7 @@ class Bucket:
         if key in self._known and self._known[key][0] == _state(now):
             return self._known[key][1]
         md5, crc, size = hashlib.md5(), 0, 0
-        while piece := file.read(CHUNK):
+        for piece in self.hashing.counted(iter(partial(file.read, CHUNK), b"")):
             md5.update(piece)
             crc = crc64(piece, crc)
             size += len(piece)
@@ -225,10 +228,19 @@ class Bucket:
         """One page of the listing, and the objects on it with their checksums."""
         page = list_page(sorted(self._keys(prefix)), prefix, marker, delimiter, limit)
         listed = []
+        self.hashing.expect(sum(map(self._unread, page.keys)))
         for key in page.keys:
             with contextlib.suppress(Refusal):  # it has been removed meanwhile
                 listed.append(self.get(key))
         return page, listed
+
+    def _unread(self, key: str) -> int:
+        """Returns the bytes that checksums of an object need; 0 if they are known, or it is gone."""
+        with contextlib.suppress(OSError, Refusal):
+            now = os.stat(self._path(key))
+            if not key.endswith("/") and (key not in self._known or self._known[key][0] != _state(now)):
+                return now.st_size
+        return 0
 
     @property
     def is_empty(self) -> bool:
@@ -277,11 +289,14 @@ class Buckets:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._buckets: dict[str, Bucket] = {}
+        self.hashing = HashProgress()
         root.mkdir(parents=True, exist_ok=True)
 
     def new_bucket(self, directory: Path) -> Bucket:
         """The bucket that a directory is."""
-        return Bucket(directory)
+        bucket = Bucket(directory)
+        bucket.hashing = self.hashing
+        return bucket
 
     def names(self) -> list[str]:
         """The sorted names."""
