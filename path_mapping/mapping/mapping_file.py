@@ -21,8 +21,8 @@ from path_mapping.mapping.document import (
     read_yaml,
 )
 from path_mapping.mapping.routes import (
+    MappingExtension,
     ObsUrl,
-    OutputOptions,
     PathMapping,
     Route,
     expand_placeholders,
@@ -32,17 +32,18 @@ from path_mapping.mapping.routes import (
 from path_mapping.mapping.selection import pattern_problem
 
 SECTIONS = ("input", "output")
+CACHE = "cache"
 _ONLY = {"interval": "output", "shard": "input"}
-_NO_MORE = OutputOptions()
+_NO_MORE = MappingExtension()
 
 
 class MappingReader:
     """Reads the values of a document; each mistake is added to `problems`.
 
-    `placeholders` has the values of the placeholders, `more` are further options of outputs.
+    `placeholders` has the values of the placeholders, `more` are further options and the section `cache`.
     """
 
-    def __init__(self, placeholders: Mapping[str, str], more: OutputOptions) -> None:
+    def __init__(self, placeholders: Mapping[str, str], more: MappingExtension) -> None:
         self.problems: list[str] = []
         self._placeholders = placeholders
         self._more = more
@@ -60,11 +61,12 @@ class MappingReader:
         """Reads the mapping in a document; `title` is the document's name in messages."""
         sections: dict[str, Value] = {}
         if isinstance(root, DictValue):
-            sections = self._by_key(root, SECTIONS, ())
+            known = (*SECTIONS, CACHE) if self._more.cache_names else SECTIONS
+            sections = self._by_key(root, known, ())
         else:
             self.problems.append(f"{root.place(title)}expected a dict {{'input': ..., 'output': ...}}")
         routes = {name: tuple(self._routes(value, name)) for name, value in sections.items()}
-        return PathMapping(routes.get("input", ()), routes.get("output", ()))
+        return PathMapping(routes.get("input", ()), routes.get("output", ()), routes.get(CACHE, ()))
 
     def _by_key(self, value: DictValue, known: Sequence[str], where: tuple[str, ...]) -> dict[str, Value]:
         values: dict[str, Value] = {}
@@ -116,6 +118,8 @@ class MappingReader:
 
     def _arguments(self, value: Value, local: str, section: str) -> dict[str, Any] | None:
         """Reads the arguments of the `Route`; None without a valid URL."""
+        if section == CACHE:
+            return self._cache_arguments(value, local)
         if not isinstance(value, DictValue):
             url = self._url(value, value.place(section))
             return None if url is None else {"remote": url}
@@ -135,6 +139,19 @@ class MappingReader:
             if name in values
         }
         return None if url is None else {"remote": url, "more": further, **options}
+
+    def _cache_arguments(self, value: Value, local: str) -> dict[str, Any] | None:
+        """Reads the arguments of the `Route` of a cache; None without a valid URL."""
+        where, names = (CACHE, repr(local)), self._more.cache_names
+        values = (
+            self._by_key(value, ("obs", *names), where) if isinstance(value, DictValue) else {"obs": value}
+        )
+        if "obs" not in values:
+            self.problems.append(f"{value.place(*where)}no 'obs', expected 'obs': 'obs://bucket/path'")
+            return None
+        url = self._url(values["obs"], values["obs"].place(*where))
+        more = self._more.read_cache(values, where, self.problems)
+        return None if url is None else {"remote": url, "more": more}
 
     def _url(self, value: Value, where: str) -> ObsUrl | None:
         text = _string(value)
@@ -198,7 +215,7 @@ _FORMATS = {".yaml": read_yaml, ".yml": read_yaml, ".json": read_json}
 def read_mapping(
     path: Path,
     placeholders: Mapping[str, str] = MappingProxyType({}),
-    more: OutputOptions = _NO_MORE,
+    more: MappingExtension = _NO_MORE,
 ) -> PathMapping:
     """Reads a mapping file; `placeholders` has the values of the placeholders, `more` options of outputs.
 
@@ -215,7 +232,7 @@ def parse_mapping(
     text: str,
     source: str,
     placeholders: Mapping[str, str] = MappingProxyType({}),
-    more: OutputOptions = _NO_MORE,
+    more: MappingExtension = _NO_MORE,
 ) -> PathMapping:
     """Reads a mapping `{'input': {local: obs}, 'output': {local: obs}}`.
 

@@ -67,7 +67,7 @@ class Route(NamedTuple):
     uploads while the training runs; None for the last upload only. `shard`: each node downloads only its
     shard. `required`: a source that does not exist is an error. `delete`: files that the source no longer has
     are deleted from the target, if this route put them there. `checksum`: contents are compared, not sizes
-    and times. `more` is the result of `OutputOptions` for further options of an output, None without any.
+    and times. `more` is the result of `MappingExtension` for further options, None without any.
     """
 
     local: str
@@ -87,23 +87,30 @@ class Route(NamedTuple):
 
 
 class PathMapping(NamedTuple):
-    """Inputs, downloaded before the training, and outputs, uploaded while it runs and after it."""
+    """Inputs, downloaded before the training, and outputs, uploaded while it runs and after it.
+
+    `caches` are the routes of the section `cache`, which only a `MappingExtension` reads.
+    """
 
     inputs: tuple[Route, ...]
     outputs: tuple[Route, ...]
+    caches: tuple[Route, ...] = ()
 
 
-class OutputOptions(NamedTuple):
-    """Further options of outputs that the reader of a mapping accepts, by their `names`.
+class MappingExtension(NamedTuple):
+    """Further options of outputs that the reader of a mapping accepts, and the options of a section `cache`.
 
     `read` makes the `Route.more` of an output from the values of all its options by name, and their place in
-    the mapping; its third argument collects problems. `check` returns a message for each mistake in the
-    mapping; outputs with `more` are not compared with inputs otherwise.
+    the mapping; its third argument collects problems. `read_cache` does so for a cache, whose only options
+    are `obs` and `cache_names`; without names there is no such section. `check` returns a message for each
+    mistake in the mapping; outputs with `more` are not compared with inputs otherwise.
     """
 
     names: tuple[str, ...] = ()
     read: Callable[[Mapping[str, Value], tuple[str, ...], list[str]], object] = lambda *values: None
     check: Callable[[PathMapping], list[str]] = lambda mapping: []
+    cache_names: tuple[str, ...] = ()
+    read_cache: Callable[[Mapping[str, Value], tuple[str, ...], list[str]], object] = lambda *values: None
 
 
 def expand_placeholders(text: str, placeholders: Mapping[str, str]) -> str:
@@ -172,7 +179,7 @@ def overlaps(mapping: PathMapping) -> list[str]:
             problems.append(f"output: {second.local!r}: {second.remote} {how} {other}: use separate URLs")
     for output, given in product(mapping.outputs, mapping.inputs):
         if output.more is not None:
-            continue  # `OutputOptions.check` compares it
+            continue  # `MappingExtension.check` compares it
         if local_relation(output, given) == _INSIDE:
             problems.append(f"output: {output.local!r} {_INSIDE} the input {given.local!r}")
         if remote_relation(output, given) == _INSIDE:

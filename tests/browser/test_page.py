@@ -18,6 +18,8 @@ from ma_boot.wording import Message, coded
 from tests.browser.conftest import Open
 from tests.functional.node import PROGRAMS
 from tests.synthetic import measured_job, synthetic_job
+from tests.unit.report.golden.jobs import jobs, tails
+from tests.unit.report.page.seen import line_of
 
 pytestmark = pytest.mark.browser
 BOTH = pytest.mark.parametrize("window", ["desktop", "narrow"])
@@ -173,7 +175,7 @@ def test_a_job_of_512_ranks(large: str, opened: Open, window: str) -> None:
     assert view.complaints == []
     assert view.page.locator("#time g").count() == 512
     assert view.seen("#time .names b") == [str(node) for node in range(64)]
-    assert view.seen("#time .names .hit") == ["rank 133"]
+    assert view.seen("#time .names i.e-cause") == ["rank 133"]
     assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     heights = [
         box["height"]
@@ -182,6 +184,62 @@ def test_a_job_of_512_ranks(large: str, opened: Open, window: str) -> None:
     ]
     assert heights == [8 * 16] * 8, "eight ranks, each 16 pixels high"
     assert len(view.seen("#processes tbody tr")) == 2
+
+
+@BOTH
+@pytest.mark.parametrize("language", ["en-US", "zh-CN"])
+def test_labels_do_not_collide(opened: Open, window: str, language: str, tmp_path: Path) -> None:
+    for name, files in jobs().items():
+        page = tmp_path / f"{name}.html"
+        page.write_text(page_text(line_of(*files), tails()))
+        assert opened(str(page), window=window, language=language).page.evaluate(COLLISIONS) == []
+
+
+# Texts that are cut by their box, and labels of an axis or names of a lane that cover each other.
+COLLISIONS = """() => {
+  const all = (selector, from = document) => [...from.querySelectorAll(selector)].filter((one) => one.offsetParent);
+  const box = (one) => one.getBoundingClientRect(), found = [];
+  for (const phase of all('.phase')) for (const text of all('span, em', phase)) {
+    const outer = box(phase), inner = box(text);
+    if (inner.width && inner.top < outer.bottom - 1 && inner.right > outer.right + 1) found.push(phase.title);
+  }
+  for (const row of all('.moments')) {
+    const labels = all('i', row).map(box).sort((a, b) => a.left - b.left);
+    labels.slice(1).forEach((label, at) => { if (label.left < labels[at].right) found.push(row.innerText) });
+  }
+  for (const name of all('.names i, .names b')) if (name.scrollWidth > name.clientWidth + 1) found.push(name.innerText);
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("language", ["en-US", "zh-CN"])
+def test_on_a_phone_no_line_of_a_log_or_traceback_is_cut(
+    rehearsed_exception: str, opened: Open, language: str
+) -> None:
+    view = opened(rehearsed_exception, window="narrow", language=language)
+    texts = view.page.locator("pre")
+    assert texts.count() > 2
+    for text in texts.all():
+        assert text.evaluate("(pre) => pre.scrollWidth <= pre.closest('.end').clientWidth"), text.inner_text()
+    assert re.search(r'File ".*train.py", line 1', view.seen("header pre")[0])
+
+
+def test_ends_differ_without_colours_too(rehearsed: str, opened: Open) -> None:
+    """In patterns of bars and swatches, in the shape at their end, and in a sign beside the name."""
+    view = opened(rehearsed)
+    style = "(one, name) => getComputedStyle(one)[name]"
+    time = view.page.locator("#time")
+    bars = {kind: time.locator(f"path.{kind}").first for kind in ("stopped", "ran", "quiet", "dot")}
+    assert bars["stopped"].evaluate(style, "strokeDasharray") == "5px, 3px"
+    assert bars["ran"].evaluate(style, "strokeDasharray") == "none"
+    widths = [bars[kind].evaluate(style, "strokeWidth") for kind in ("quiet", "ran", "dot")]
+    assert widths == ["5px", "10px", "13px"]
+    assert "gradient" in view.page.locator(".legend .stopped").evaluate(style, "backgroundImage")
+    sign = "(one) => getComputedStyle(one).getPropertyValue('--sign')"
+    names = ("b.e-cause", "i.e-cause", "i.e-stopped")
+    assert [time.locator(f".names {name}").first.evaluate(sign) for name in names] == ['"✗"', '"✗"', '"–"']
+    shown = "(one) => getComputedStyle(one, '::before').content"
+    assert time.locator(".names i.e-stopped").first.evaluate(shown) == '"–"'
 
 
 def test_a_log_opens_at_its_end_also_without_a_script(long_logs: str, opened: Open) -> None:

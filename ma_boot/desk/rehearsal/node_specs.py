@@ -24,7 +24,8 @@ from ma_boot.desk.rehearsal.simulated_cards import tools_of
 from ma_boot.errors import CannotCreate
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest, as_options, as_variables, boot_command
-from ma_boot.node.checkpoints.options import OPTIONS, options_of, write_options
+from ma_boot.node.caches.options import EXTENSION, CacheOptions, write_cache_options
+from ma_boot.node.checkpoints.options import options_of, write_options
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.platform.modelarts.job import PLATFORM_GID, PLATFORM_UID
 from path_mapping.errors import MappingInvalid
@@ -96,7 +97,8 @@ def command_for_form(setup: Setup) -> str:
             command=command_in(setup.request.command, code, place),
             job=request.job._replace(platform=None),
             transfers=request.transfers._replace(path_mapping=mapping, obs_root=None),
-        )
+        ),
+        replaces_shell=True,
     )
 
 
@@ -117,7 +119,7 @@ def node_mapping(setup: Setup, node: int) -> PathMapping | None:
     first_rank = node * job.devices_per_node
     try:
         return read_mapping(
-            Path(path), {"job": job.log_name, "node": str(node), "rank": str(first_rank)}, OPTIONS
+            Path(path), {"job": job.log_name, "node": str(node), "rank": str(first_rank)}, EXTENSION
         )
     except MappingInvalid:
         return None
@@ -135,7 +137,7 @@ def rerooting_note(setup: Setup) -> str:
 
 def _absolute_paths(mapping: PathMapping | None) -> list[str]:
     """The absolute local paths of a mapping."""
-    routes = (*mapping.inputs, *mapping.outputs) if mapping else ()
+    routes = (*mapping.inputs, *mapping.outputs, *mapping.caches) if mapping else ()
     return [route.local for route in routes if os.path.isabs(route.local)]
 
 
@@ -158,15 +160,21 @@ def _rerooted_mapping(setup: Setup, node: int) -> str | None:
 
 def rerooted(mapping: PathMapping, root: str) -> str:
     """The mapping as JSON, with every absolute local path below `root`."""
-    return json.dumps(
-        {"input": _section(mapping.inputs, root), "output": _section(mapping.outputs, root)}, indent=2
-    )
+    sections = {"input": _section(mapping.inputs, root), "output": _section(mapping.outputs, root)}
+    if mapping.caches:
+        sections["cache"] = {
+            _escaped(_below(root, route)): {
+                "obs": _escaped(str(route.remote)),
+                **(write_cache_options(route.more) if isinstance(route.more, CacheOptions) else {}),
+            }
+            for route in mapping.caches
+        }
+    return json.dumps(sections, indent=2)
 
 
 def _section(routes: Sequence[Route], root: str) -> dict[str, Any]:
     section: dict[str, Any] = {}
     for route in routes:
-        local = root + route.local if os.path.isabs(route.local) else route.local
         options = {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in route._asdict().items()
@@ -175,8 +183,17 @@ def _section(routes: Sequence[Route], root: str) -> dict[str, Any]:
         checkpoints = options_of(route)
         if checkpoints is not None:
             options.update(write_options(checkpoints))
-        section[_escaped(local)] = {"obs": _escaped(str(route.remote)), "required": route.required, **options}
+        section[_escaped(_below(root, route))] = {
+            "obs": _escaped(str(route.remote)),
+            "required": route.required,
+            **options,
+        }
     return section
+
+
+def _below(root: str, route: Route) -> str:
+    """The local path of a route, below `root` if it is absolute."""
+    return root + route.local if os.path.isabs(route.local) else route.local
 
 
 def _escaped(text: str) -> str:

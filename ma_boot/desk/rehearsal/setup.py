@@ -27,7 +27,7 @@ from ma_boot.errors import CannotCreate, ConfigError, UsageError
 from ma_boot.node.boot.options import RankOptions, RunOptions
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest
-from ma_boot.node.checkpoints.options import OPTIONS
+from ma_boot.node.caches.options import EXTENSION
 from ma_boot.node.environment.command import no_such_file
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.platform.modelarts.job import JOB_TOKEN
@@ -171,7 +171,7 @@ def _check_files(request: BootRequest, code: Path | None, cwd: str) -> None:
         raise ConfigError("\n".join(problems))
     if mapping is not None:
         try:
-            read_mapping(Path(cwd, mapping), {"job": "job", "node": "0", "rank": "0"}, OPTIONS)
+            read_mapping(Path(cwd, mapping), {"job": "job", "node": "0", "rank": "0"}, EXTENSION)
         except MappingInvalid as error:
             raise ConfigError(str(error)) from error
 

@@ -10,6 +10,7 @@ from typing import Callable
 
 from ma_boot.errors import ConfigError, OutputLost
 from ma_boot.node.boot.boot_state import Boot
+from ma_boot.node.boot.cache_phase import NodeCache, open_cache
 from ma_boot.node.boot.checkpoint_phase import (
     RESTART_SHARE,
     CheckpointPhase,
@@ -84,6 +85,7 @@ class Reached:
         self.boot: Boot | None = None
         self.placement: Placement | None = None
         self.checkpoints = NodeCheckpoints()
+        self.cache = NodeCache()
         self.reset: ResetWatch | None = None
         self.look: Look | None = None
         self.run: RunResult | None = None
@@ -140,7 +142,9 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
                 reached.placement = placement
                 phase.detail = own_ranks(placement)
             checkpoints = reached.checkpoints = _restored_checkpoints(state, placement, table)
-            training = training._replace(environ=applied(training.environ, checkpoints.variables))
+            cache = reached.cache = open_cache(state, training)
+            variables = {**checkpoints.variables, **cache.restore(training.environ)}
+            training = training._replace(environ=applied(training.environ, variables))
             with journal.phase("launch") as phase:
                 plan = _plan(state, training, placement)
                 _make_room(state, plan)
@@ -150,7 +154,9 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
             reached.run = _given_up(state)
             if reached.run is None:
                 renew = partial(_renew, state, placement)
-                reached.run = _run(TrainingRun(state, plan, training.origin, checkpoints, reset, renew))
+                run = TrainingRun(state, plan, training.origin, checkpoints, reset, renew)
+                with cache.publishing():
+                    reached.run = _run(run)
         # Errors of ma_boot itself, too: the outputs are uploaded before they are reported.
         except Exception as caught:
             reached.error = limit_reached(caught) or caught
@@ -186,6 +192,7 @@ def _end(request: BootRequest, context: ProcessContext, peers: JobPeers, reached
         listen=peers.listen,
     )
     lost = upload_outputs(transfers, journal, inbox, terms)
+    reached.cache.finish(run)
     form, empty = _look_at_end(context, reached, all_expected) if run is not None else ((), None)
     with journal.best_effort("the driver's post-stop script was not run"):
         call_post_stop(context.environ, journal.warn)

@@ -91,14 +91,17 @@ def without_own(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name not in own}
 
 
-def boot_command(request: BootRequest) -> str:
+def boot_command(request: BootRequest, replaces_shell: bool = False) -> str:
     """The boot command as a shell takes it, without secrets: options that differ from their defaults, rare
-    ones as variables before it."""
+    ones as variables before it.
+
+    With `replaces_shell` it begins with `exec`: stop signals reach ma_boot, not a shell above it.
+    """
     changed = [(option, value) for option, value in _values(request) if value != option.default]
     variables = sorted(each for option, value in changed for each in option.assignment(value).items())
     words = [word for option, value in changed for word in option.arguments(value)]
     assignments = "".join(f"{name}={shlex.join(without_secret_words([text]))} " for name, text in variables)
-    return assignments + command_text([*words, *request.command.words])
+    return assignments + ("exec " if replaces_shell else "") + command_text([*words, *request.command.words])
 
 
 def command_text(words: Sequence[str]) -> str:

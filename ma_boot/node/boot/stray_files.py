@@ -7,13 +7,13 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from fnmatch import translate
 from pathlib import Path
 from typing import NamedTuple
 
 from ma_boot.node.boot.launch_phase import ENVIRONMENT_FILE
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.rank_table_phase import own_table_file
+from ma_boot.node.environment.generated_files import is_generated
 from ma_boot.node.launch.launch_plan import LaunchPlan
 from ma_boot.node.transfers.mapping import NodeTransfers, outputs_of
 from ma_boot.platform.modelarts.job import JobEnvironment, read_channels
@@ -33,14 +33,6 @@ GIVEN_UP_SECONDS = 0.5
 # Files named in the warning, the largest ones.
 MOST_NAMED = 3
 
-# Caches of Python, CANN, MindSpore and PyTorch, which no training needs again; docs/path-mapping.md has this
-# list. A pattern with a `/` is matched with the name of a file and that of its directory.
-CACHES = (
-    ".*", "__pycache__", "*.pyc", "kernel_meta*", "*_kernel_meta", "compile_cache", "graph_cache",
-    "extra-info", "torchinductor_*", "rank_*/om", "rank_*/ir_dump", "fusion_result.json", "ge_check_op.json",
-    "akg_build_tmp.key", "trace_code_graph_*",
-)  # fmt: skip
-_CACHES = re.compile("|".join(translate(pattern if "/" in pattern else f"*/{pattern}") for pattern in CACHES))
 # Blanks, tabs, newlines and backslashes in mountinfo (proc(5)).
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 # Names in the top directory of a Python environment.
@@ -92,7 +84,8 @@ def planned_look(
     """
     if job.platform.name != "modelarts":
         return None
-    outputs = [str(route.path(transfers.base)) for route in outputs_of(transfers)] if transfers else []
+    routes = (*outputs_of(transfers), *(transfers.mapping.caches if transfers else ()))
+    outputs = [str(route.path(transfers.base)) for route in routes] if transfers else []
     form = [channel.local_dir for channel in read_channels(context.environ)[0] if channel.kind == "outputs"]
     # Files of ma_boot, and CANN's logs below ~/ascend.
     ours = [job.log_dir, own_table_file(job), os.path.join(job.home, "ascend")]
@@ -178,7 +171,7 @@ def _entries(roots: Sequence[str], kept: set[str]) -> Iterator[os.DirEntry[str]]
         if directory not in roots and any(entry.name in ENVIRONMENT_MARKS for entry in entries):
             continue
         for entry in entries:
-            if entry.path in mounts or _CACHES.match(f"{os.path.basename(directory)}/{entry.name}"):
+            if entry.path in mounts or is_generated(entry.path):
                 continue
             yield entry
             if entry.is_dir(follow_symlinks=False):

@@ -11,6 +11,7 @@ from typing import Callable, NamedTuple
 
 from ma_boot.errors import CheckpointDamaged
 from ma_boot.node.checkpoints.disk import seen_at_once, tree
+from ma_boot.node.checkpoints.downloads.restoring import Restorer
 from ma_boot.node.checkpoints.layouts.formats import find_damage
 from ma_boot.node.checkpoints.layouts.recognition import AUTO, read_layout, recognise
 from ma_boot.node.checkpoints.options import CheckpointOptions
@@ -25,7 +26,6 @@ from ma_boot.node.checkpoints.records.retention import (
     finish_removals,
     remove_checkpoint,
 )
-from ma_boot.node.checkpoints.restoring import Restorer
 from ma_boot.node.checkpoints.upkeep import SPARED_SECONDS
 from path_mapping.errors import NotFound
 from path_mapping.localfs.source_file import crc64

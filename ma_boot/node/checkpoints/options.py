@@ -8,7 +8,7 @@ from typing import Any, Callable, NamedTuple, Union
 
 from ma_boot.node.checkpoints.layouts.recognition import AUTO, LAYOUTS, layout_by_name
 from path_mapping.mapping.document import ListValue, ScalarValue, Value
-from path_mapping.mapping.routes import OutputOptions, PathMapping, Route, local_relation, remote_relation
+from path_mapping.mapping.routes import MappingExtension, PathMapping, Route, local_relation, remote_relation
 
 LATEST, ALL, FIRST, EXPLICIT = "latest", "all", "first", "explicit"
 Savers = Union[str, tuple[int, ...]]
@@ -147,7 +147,7 @@ def _check(mapping: PathMapping) -> list[str]:
     return problems
 
 
-OPTIONS = OutputOptions(("checkpoint", "savers", "keep", "restore"), _read, _check)
+OPTIONS = MappingExtension(("checkpoint", "savers", "keep", "restore"), _read, _check)
 
 
 def write_options(options: CheckpointOptions) -> dict[str, object]:

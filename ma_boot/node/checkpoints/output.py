@@ -23,12 +23,12 @@ from ma_boot.errors import ConfigError
 from ma_boot.node.checkpoints.attempts import AttemptStart, BegunAttempt, write_end
 from ma_boot.node.checkpoints.checkpoint_route import CheckpointRoute
 from ma_boot.node.checkpoints.disk import is_own, own_directory, tree
+from ma_boot.node.checkpoints.downloads.restoring import Restorer
 from ma_boot.node.checkpoints.layouts.layout import UNFINISHED, matches
 from ma_boot.node.checkpoints.layouts.recognition import read_layout
 from ma_boot.node.checkpoints.options import options_of
 from ma_boot.node.checkpoints.publisher import Publisher
 from ma_boot.node.checkpoints.records.documents import Documents
-from ma_boot.node.checkpoints.restoring import Restorer
 from ma_boot.node.checkpoints.steps import Files, RunEnd
 from ma_boot.node.checkpoints.watch import StepWatch
 from path_mapping.errors import Cancelled

@@ -6,7 +6,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-_PACKAGES = ("torch", "torch_npu", "mindspore", "mindformers", "transformers", "deepspeed")
+_PACKAGES = (
+    "torch", "torch_npu", "triton", "triton_ascend", "mindspore", "mindformers", "transformers", "deepspeed",
+)  # fmt: skip
 _INFO = ".dist-info"
 
 
@@ -23,11 +25,11 @@ def read_software(python: str, code: str | None) -> dict[str, str]:
                 package, _, rest = name.partition("-")
                 if package in _PACKAGES and rest.endswith(_INFO):
                     software[package.replace("_", "-")] = rest[: -len(_INFO)]
-    commit = _commit(Path(code)) if code else ""
+    commit = commit_of(Path(code)) if code else ""
     return {**software, "commit": commit} if commit else software
 
 
-def _commit(code: Path) -> str:
+def commit_of(code: Path) -> str:
     """Returns the commit that is checked out in a directory or in one above; empty without git."""
     for directory in (code, *code.parents):
         git = directory / ".git"

@@ -102,7 +102,7 @@ def job_transfers(
         ConfigError: the mapping or the configuration of the store is invalid or incomplete.
     """
     mapping = job_mapping(options.path_mapping, cwd, job)
-    if mapping is None or not (mapping.inputs or mapping.outputs):
+    if mapping is None or not any(mapping):
         return None
     from path_mapping.mapping.selection import Shard
 
@@ -169,13 +169,13 @@ def load_mapping(file: str, job: JobEnvironment) -> PathMapping:
     Files are transferred once per node, so `{rank}` is the node's first rank. It is counted, as the inputs
     are downloaded before there is a rank table. Raises `ConfigError` with all mistakes of the file.
     """
-    from ma_boot.node.checkpoints.options import OPTIONS
+    from ma_boot.node.caches.options import EXTENSION
     from path_mapping.mapping.mapping_file import read_mapping
 
     first_rank = job.node_rank * (job.device_count or 1)
     values = {"job": job.name, "node": str(job.node_rank), "rank": str(first_rank)}
     try:
-        return read_mapping(Path(file), values, OPTIONS)
+        return read_mapping(Path(file), values, EXTENSION)
     except mapping_errors.MappingInvalid as error:
         raise ConfigError(str(error)) from error
 

@@ -16,6 +16,8 @@ from ma_boot.wording import duration, size
 
 # Pixels.
 HEIGHT = 52
+# Of a line; fewer draw no course over time, and the tables have the figures.
+FEWEST_SAMPLES = 3
 # Room above the highest value, so that its stroke is not cut off.
 _TOP = 3.0
 MOST_POINTS = 240
@@ -96,12 +98,13 @@ _MEASURED = {"cpu", "rss", "read", "written"}
 
 
 def charts_of(timeline: Timeline) -> list[Chart]:
-    """Returns a chart for each metric with values: of training, ranks, devices, then nodes."""
+    """Returns a chart for each metric with enough values: of training, ranks, devices, then nodes."""
     marked, series = _marked(timeline), _series(timeline)
     return [
         _chart(metric, series[key], timeline.seconds, marked)
         for key, metric in _metrics(series)
-        if any(value for points in series[key].values() for _, value in points)
+        if max(map(len, series[key].values())) >= FEWEST_SAMPLES
+        and any(value for points in series[key].values() for _, value in points)
     ]
 
 

@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from ma_boot import __version__
 from ma_boot.report.page.charts import charts_of, has_unread_metrics, legend_of as legend_of_metrics
 from ma_boot.report.page.data import data_of
-from ma_boot.report.page.head import facts_of, head_of, notices_of
+from ma_boot.report.page.head import (
+    USEFUL_TIME,
+    facts_of,
+    head_of,
+    is_time_folded,
+    notices_of,
+    useful_time,
+)
 from ma_boot.report.page.lanes import axis_of, lanes_of, legend_of
 from ma_boot.report.page.tables import (
     COLLECTIVE_NAMES,
@@ -43,6 +50,9 @@ def page_text(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, 
         title=f"{name}: {_short_end(timeline.outcome)}",
         head=head_of(timeline, tails),
         facts=facts_of(timeline),
+        time_name=USEFUL_TIME,
+        time_spent=useful_time(timeline),
+        is_time_folded=is_time_folded(timeline),
         notices=notices_of(timeline),
         stacks=stacks_of(timeline),
         axis=axis_of(timeline.seconds),

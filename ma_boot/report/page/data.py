@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from ma_boot.report.page.charts import Chart, throughput_chart
+from ma_boot.report.page.charts import FEWEST_SAMPLES, Chart, throughput_chart
 from ma_boot.report.page.language import Text, ranges, same
 from ma_boot.report.timeline.job_timeline import PlaceOfData, Timeline, TransferSpan
 from ma_boot.wording import duration, size
@@ -142,11 +142,11 @@ def _pieces(transfer: TransferSpan) -> Iterator[tuple[float, float, int]]:
 
 
 def _curves(timeline: Timeline) -> Iterator[Chart]:
-    """Yields the throughput of each direction with transfers."""
+    """Yields the throughput of each direction whose transfers have enough samples."""
     moved = [transfer for _, run in timeline.all_runs() for transfer in run.transfers if transfer.bytes]
     for direction, name in _DIRECTIONS.items():
         chosen = [transfer for transfer in moved if transfer.direction == direction]
-        if chosen:
+        if sum(1 for transfer in chosen for _ in _pieces(transfer)) >= FEWEST_SAMPLES:
             yield throughput_chart(name, direction, rates(chosen, timeline.seconds, BINS))
 
 

@@ -5,7 +5,8 @@ Each sentence is a constant with both languages beside each other; `Text.filled`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 
@@ -17,10 +18,12 @@ from ma_boot.report.explain import meaning_of, out_of_memory
 from ma_boot.report.failure import last_words, own_words
 from ma_boot.report.hints import hints_for
 from ma_boot.report.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, in_both, same
-from ma_boot.report.timeline.job_timeline import JobOutcome, ProcessSpan, Timeline
+from ma_boot.report.timeline.job_timeline import BootRun, JobOutcome, ProcessSpan, Timeline
 from ma_boot.report.timeline.time_spent import COUNTED, time_spent
-from ma_boot.wording import Message, duration, in_lines, lines_of, size
+from ma_boot.wording import Message, counted, duration, in_lines, lines_of, size
 
+# Metrics of ranks that come with a step.
+STEPS = ("loss", "step_time")
 # Nodes or hosts that are listed by name.
 MOST_NAMED = 8
 # Characters of the cause, of a hint, and of a line of output.
@@ -28,43 +31,53 @@ LONGEST_CAUSE = 400
 LONGEST_LINE = 300
 # A job of more nodes than these is not checked for nodes without events.
 MOST_NODES = 4096
+# Seconds; the useful node time of a shorter job is mostly the time to start.
+SHORT_JOB = 60.0
 # Seconds; a smaller part of the node time is not mentioned, as it would be shown as 0.0 s.
 SHORTEST_PART = 0.05
 # Colours of the icon of the browser's tab, by the tone of the page.
 _ICONS = {"good": "1a7f37", "bad": "c4271b", "open": "b58900", "doubtful": "b58900"}
 
+USEFUL_TIME = Text("useful node time", "有效节点时间")
 _NO_CODE = Text("no exit code", "无退出码")
 _CODE = Text("exit code {code}", "退出码 {code}")
 _LAST_OUTPUT = Text("Last output of {who}", "{who} 的最后输出")
 
 _SUCCEEDED = Text(
-    "{subject} succeeded: {who} ended with exit code 0.", "{subject}成功：{count} 个进程的退出码均为 0。"
+    "{subject} succeeded{again}: {who} ended with exit code 0.",
+    "{subject}{again}成功：{count} 个进程的退出码均为 0。",
 )
 _DOUBTFUL = Text(
     "{subject} ended with exit code 0, but a process of the training failed{where}.",
     "{subject}的退出码为 0，但训练中有一个进程失败{where}。",
 )
 _ENDED_EARLY = Text(
-    "{who}{where} ended first, with exit code 0 after {after}: the other ranks lost it.",
-    "{who}{where}最先退出（运行 {after}，退出码 0），其他进程随后失去连接。",
+    "{who}{where} ended first{again}, with exit code 0 after {after}: the other ranks lost it.",
+    "{who}{where}{again}最先退出（运行 {after}，退出码 0），其他进程随后失去连接。",
 )
 _RAISED = Text(
-    "{who}{where} failed first: it raised an exception, and was stopped after {after}.",
-    "{who}{where}最先失败：运行 {after} 后抛出异常，随后被停止。",
+    "{who}{where} failed first{again}: it raised an exception, and was stopped after {after}.",
+    "{who}{where}{again}最先失败：运行 {after} 后抛出异常，随后被停止。",
 )
 _FAILED = Text(
-    "{who}{where} failed first: it {end} after {after}.", "{who}{where}最先失败：运行 {after} 后{end}。"
+    "{who}{where} failed first{again}: it {end} after {after}.",
+    "{who}{where}{again}最先失败：运行 {after} 后{end}。",
 )
 _HIDES = Text(
     "the exit code of the command, which hides that of a process", "命令自身的退出码，掩盖了某个进程的退出码"
 )
-_HUNG = Text("{who}{where} hung.", "{who}{where}卡死。")
+_HUNG = Text("{who}{where} hung{again}.", "{who}{where}{again}卡死。")
+_AGAIN = Text(" after {count}", "在 {number} 次重启后")
 _OUR_END = Text("{meaning}{where}.", "{meaning}{where}。")
 _NODE_FAILED = Text("{who} failed first, with exit code {code}.", "{who} 最先失败，退出码 {code}。")
 _JOB_FAILED = Text("The job failed with exit code {code}.", "作业失败，退出码 {code}。")
 _STOPPED = Text(
-    "{subject} {was} stopped by {signal} from outside{more}.", "{subject}被外部信号 {signal} 停止{more}。"
+    "{subject} {was} stopped by {signal}{meanwhile}{again}{more}.",
+    "{meanwhile}{subject}{again}被{signal}停止{more}。",
 )
+_CTRL_C = Text("Ctrl-C", " Ctrl-C ")
+_SIGNAL = Text("{signal} from outside", "外部信号 {signal} ")
+_WHILE_HUNG = Text(" while {who} hung", "在 {who} 卡死期间，")
 _AND_NO_END = Text("; {node} {names} recorded no end", "；节点 {names} 没有结束记录")
 _NO_EVENTS = Text("There are no events of any node.", "没有任何节点的事件。")
 _END_UNKNOWN = Text(
@@ -93,20 +106,22 @@ _PARTS = {
 
 
 class Head(NamedTuple):
-    """The header of the page; `why` is the cause in one line, `reason` what else is known of it."""
+    """The header of the page; `why` is the cause in one line, `reason` what else is known of it.
+
+    `exit_code` is None if the headline has it.
+    """
 
     tone: str
     icon: str
     job: str
     headline: Text
     why: Text
-    exit_code: Text
+    exit_code: Text | None
     meaning: Text | None
     reason: Text
     last_words_of: Text
     last_words: str
     hints: list[Text]
-    boot_command: str
 
 
 def head_of(timeline: Timeline, tails: Mapping[str, str]) -> Head:
@@ -116,21 +131,27 @@ def head_of(timeline: Timeline, tails: Mapping[str, str]) -> Head:
     tail = tails.get(failed.log_file, "") if failed else ""
     why = cause_in_own_words(timeline, tail)
     tone = _tone(outcome)
-    commands = (run.command for _, run in timeline.all_runs() if run.command)
+    end = headline(timeline)
     return Head(
         tone=tone,
         icon=_ICONS[tone],
         job=" · ".join(filter(None, [timeline.program, timeline.job])) or "ma_boot",
-        headline=headline(timeline),
+        headline=end,
         why=why,
-        exit_code=_NO_CODE if code is None else _CODE.filled(code=code),
-        meaning=meaning(outcome),
+        exit_code=_exit_code(code, end),
+        meaning=meaning(timeline),
         reason=_rest_of_cause(outcome, why.en),
         last_words_of=_LAST_OUTPUT.filled(who=failed.label if failed else ""),
         last_words="\n".join(line[:LONGEST_LINE] for line in last_words(tail)),
         hints=[in_both(hint) for hint in _hints(outcome, tail)],
-        boot_command=timeline.boot_command or next(commands, ""),
     )
+
+
+def _exit_code(code: int | None, end: Text) -> Text | None:
+    """Returns the line with the exit code; None if the headline has the code."""
+    if code is None:
+        return _NO_CODE
+    return None if re.search(rf"exit code {code}\b", end.en) else _CODE.filled(code=code)
 
 
 def _tone(outcome: JobOutcome) -> str:
@@ -160,7 +181,6 @@ def facts_of(timeline: Timeline) -> list[tuple[Text, object]]:
     facts: list[tuple[Text, object]] = [
         (Text("started", "开始时间"), timeline.began and _moment_of_day(timeline.began)),
         (Text("duration", "总耗时"), duration(timeline.seconds)),
-        (Text("useful node time", "有效节点时间"), useful_time(timeline)),
         (Text("nodes", "节点数"), nodes),
         (Text("processes", "进程数"), str(count_of_ranks(timeline))),
         (Text("hosts", "主机"), ", ".join(hosts[:MOST_NAMED]) + ("…" if len(hosts) > MOST_NAMED else "")),
@@ -169,10 +189,20 @@ def facts_of(timeline: Timeline) -> list[tuple[Text, object]]:
         (Text("downloaded", "下载量"), moved["download"] and size(moved["download"])),
         (Text("uploaded", "上传量"), moved["upload"] and size(moved["upload"])),
         (Text("process restarts", "进程重启次数"), len(timeline.restarts)),
-        (Text("reruns of the boot command", "启动命令重复执行次数"), len(runs) - here),
+        (Text("reruns of the boot command", "启动命令重复执行次数"), _reruns(timeline)),
         (Text("times scheduled", "作业调度次数"), timeline.schedules if timeline.schedules > 1 else 0),
     ]
     return [(name, value) for name, value in facts if value and value != same("")]
+
+
+def _reruns(timeline: Timeline) -> int:
+    """Returns how often the job was started again: the nodes start together, each run is one of the job."""
+    return max((len(node.runs) for node in timeline.nodes), default=1) - 1
+
+
+def is_time_folded(timeline: Timeline) -> bool:
+    """Returns whether the useful node time is folded: that of a short or failed job tells little."""
+    return timeline.seconds < SHORT_JOB or timeline.outcome.exit_code != 0
 
 
 def useful_time(timeline: Timeline) -> Text:
@@ -230,10 +260,10 @@ def headline(timeline: Timeline) -> Text:
         return _stopped(timeline, signal_name(outcome.signal or code - 128))
     names_a_rank = outcome.named is not None and outcome.named.rank is not None
     if process is not None and (outcome.by == "training" or (outcome.by == "node" and names_a_rank)):
-        return _failed(process, where)
+        return _failed(process, where, _again(timeline))
     hung = process.label if process is not None else _last_hung(timeline)
     if code == ExitCode.HUNG and hung:
-        return _HUNG.filled(who=_subject_of(hung), where=where)
+        return _HUNG.filled(who=_subject_of(hung), where=where, again=_again(timeline))
     if outcome.by in ("ma_boot", "output") and code in OUR_CODES:
         return _OUR_END.filled(meaning=_capitalized(OUR_CODES[code]), where=where)
     if outcome.by == "node" and outcome.label:
@@ -252,8 +282,10 @@ def cause_in_own_words(timeline: Timeline, tail: str) -> Text:
     named = outcome.named
     if outcome.doubt is not None:
         return in_both(outcome.doubt.in_words).cut(LONGEST_CAUSE)
-    if outcome.exit_code in (None, 0) or (outcome.by == "signal" and named is None):
+    if outcome.exit_code in (None, 0):
         return same("")
+    if outcome.by == "signal" and named is None:
+        return _suspect_of_hang(timeline) if hung_at_the_end(timeline) else same("")
     # SIGKILL leaves no trace in the process's own log.
     if outcome.process is not None and outcome.process.oom:
         return in_both(out_of_memory(outcome.process.oom)).cut(LONGEST_CAUSE)
@@ -262,9 +294,9 @@ def cause_in_own_words(timeline: Timeline, tail: str) -> Text:
         return in_both(named.in_words if in_headline else str(named)).cut(LONGEST_CAUSE)
     if outcome.by == "training" or outcome.words:
         return in_both(outcome.words or (own_words(tail) if tail else None) or "").cut(LONGEST_CAUSE)
-    stacks = [suspected for _, run in timeline.all_runs() for suspected in run.stacks if suspected.suspect]
-    if outcome.exit_code == ExitCode.HUNG and stacks:
-        return in_both(Message.of("{} {}", stacks[-1].suspect, stacks[-1].why)).cut(LONGEST_CAUSE)
+    suspect = _suspect_of_hang(timeline)
+    if outcome.exit_code == ExitCode.HUNG and suspect.en:
+        return suspect
     # An error with a list ("... is invalid:") is followed by its first problem.
     first, *items = lines_of(outcome.cause)
     shown = in_both(first).cut(LONGEST_CAUSE)
@@ -274,9 +306,19 @@ def cause_in_own_words(timeline: Timeline, tail: str) -> Text:
     return Text(f"{shown.en} {item}", f"{shown.zh.rstrip(':：')}：{item}")
 
 
+def _suspect_of_hang(timeline: Timeline) -> Text:
+    """Returns the suspect of the last hang with its evidence; empty without one."""
+    stacks = [suspected for _, run in timeline.all_runs() for suspected in run.stacks if suspected.suspect]
+    if not stacks:
+        return same("")
+    return in_both(Message.of("{} {}", stacks[-1].suspect, stacks[-1].why)).cut(LONGEST_CAUSE)
+
+
 def _rest_of_cause(outcome: JobOutcome, words: str) -> Text:
     """Returns the lines of the cause that neither the headline nor `words` have."""
     first, *details = lines_of(outcome.cause)
+    # A suspect has its evidence as a sentence of its own: `node 0, rank 1: it is in load`.
+    details = [line for line in details if not words or words not in line.replace(": it ", " ")]
     shown = bool(words) and (words in first or words.startswith(first))
     stopped = outcome.by == "signal" and ";" not in first
     known = shown or stopped or first == "success" or outcome.by == "training"
@@ -288,23 +330,30 @@ def _rest_of_cause(outcome: JobOutcome, words: str) -> Text:
 def _succeeded(timeline: Timeline) -> Text:
     count = count_of_ranks(timeline)
     who = "its process" if count == 1 else f"all {count} processes"
-    return _SUCCEEDED.filled(subject=_subject(timeline), who=who, count=count)
+    return _SUCCEEDED.filled(subject=_subject(timeline), again=_again(timeline), who=who, count=count)
 
 
-def _failed(process: ProcessSpan, where: Text) -> Text:
+def _again(timeline: Timeline) -> Text:
+    """Returns the number of restarts before this end, in place and of the boot command; empty if none."""
+    failed = [sum(run.exit_code != 0 for run in node.runs[:-1]) for node in timeline.nodes]
+    number = len(timeline.restarts) + max(failed, default=0)
+    return _AGAIN.filled(count=counted(number, "restart"), number=number) if number else same("")
+
+
+def _failed(process: ProcessSpan, where: Text, again: Text) -> Text:
     who = _subject_of(process.label)
     after = duration((process.end or process.start) - process.start)
     if process.code == 0:
-        return _ENDED_EARLY.filled(who=who, where=where, after=after)
+        return _ENDED_EARLY.filled(who=who, where=where, again=again, after=after)
     if process.stopped or process.code is None:
-        return _RAISED.filled(who=who, where=where, after=after)
+        return _RAISED.filled(who=who, where=where, again=again, after=after)
     end = Text(f"ended with exit code {process.code}", f"退出，退出码 {process.code}")
     if process.oom:
         end = Text("was killed by the kernel, out of memory,", "因内存不足被内核终止")
     elif process.signal:
         name = signal_name(process.signal)
         end = Text(f"was killed by {name}", f"被 {name} 终止")
-    return _FAILED.filled(who=who, where=where, end=end, after=after)
+    return _FAILED.filled(who=who, where=where, again=again, end=end, after=after)
 
 
 def _stopped(timeline: Timeline, signal: str) -> Text:
@@ -314,7 +363,45 @@ def _stopped(timeline: Timeline, signal: str) -> Text:
     if silent:
         more = _AND_NO_END.filled(node="nodes" if len(silent) > 1 else "node", names=node_list(silent))
     was = "were" if subject.en.startswith("Nodes") else "was"
-    return _STOPPED.filled(subject=subject, was=was, signal=signal, more=more)
+    hung = hung_at_the_end(timeline)
+    return _STOPPED.filled(
+        subject=subject,
+        was=was,
+        signal=_CTRL_C if signal == "SIGINT" else _SIGNAL.filled(signal=signal),
+        meanwhile=_WHILE_HUNG.filled(who=hung) if hung else same(""),
+        again=_again(timeline),
+        more=more,
+    )
+
+
+def hung_at_the_end(timeline: Timeline) -> str:
+    """Returns the suspect of a hang in the last attempts, else the processes that hung; empty without one.
+
+    A checkpoint or a step of these processes after the hang shows that it was over.
+    """
+    hangs: list[tuple[float, str]] = []
+    suspects: list[tuple[float, str]] = []
+    for node in timeline.nodes:
+        run = node.last
+        began = max((process.start for process in run.latest), default=run.start)
+        began = max([began, *(at for at, _ in run.saves)])
+        hangs += [(i.at, i.label) for i in run.incidents if i.kind == "hang" and i.at >= began]
+        suspects += [(each.at, each.label) for each in run.stacks if each.label and each.at >= began]
+    at, hung = max(suspects if hangs and suspects else hangs, default=(0.0, ""))
+    return "" if any(_has_stepped(run, hung.split(", "), at) for _, run in timeline.all_runs()) else hung
+
+
+def _has_stepped(run: BootRun, labels: Collection[str], since: float) -> bool:
+    """Returns whether one of these processes has printed a step since a moment, as far as samples show it."""
+    before = since
+    for sample in (sample for sample in run.samples if sample.at >= since):
+        # The first sample may have steps from before the moment.
+        if before > since and any(
+            f"rank {rank}" in labels for name in STEPS for rank in sample.ranks.get(name, ())
+        ):
+            return True
+        before = sample.at
+    return False
 
 
 def _without_end(timeline: Timeline) -> Text:
@@ -336,8 +423,9 @@ def _silent_nodes(timeline: Timeline) -> list[int]:
     return [node.number for node in timeline.nodes if node.last.exit_code is None]
 
 
-def meaning(outcome: JobOutcome) -> Text | None:
-    """Explains the exit code, or says which program gave it; None without an exit code."""
+def meaning(timeline: Timeline) -> Text | None:
+    """Explains the exit code, or names the program that gave it; None if there is nothing to add."""
+    outcome = timeline.outcome
     code = outcome.exit_code
     if code is None:
         return None
@@ -346,11 +434,23 @@ def meaning(outcome: JobOutcome) -> Text | None:
     if outcome.process is not None and outcome.process.oom:
         return Text("OOM-killed by the kernel", "内存不足，被内核 OOM 终止")
     if outcome.by == "signal":
-        return Text("128 + the number of the stop signal", "128 + 停止信号的编号")
+        name = signal_name(outcome.signal or code - 128)
+        return Text(f"128 + the number of the stop signal, {name}", f"128 + 停止信号 {name} 的编号")
+    if code == 0 and not _has_all_outputs(timeline):
+        return None
     if outcome.by in ("training", "node"):
         known = meaning_of(code, outcome.process.signal if outcome.process is not None else None)
         return in_both(known) if known is not None else TRAINING_CODE
     return OUR_CODE if outcome.by in ("ma_boot", "output") else OUR_CODES.get(code)
+
+
+def _has_all_outputs(timeline: Timeline) -> bool:
+    """Returns whether the job has outputs, none of them empty."""
+    runs = [node.last for node in timeline.nodes]
+    outputs = [place for run in runs for place in run.places if place.direction == "output"]
+    uploaded = any(moved.direction == "upload" and moved.files for run in runs for moved in run.transfers)
+    has_files = uploaded or any(place.files for place in outputs)
+    return has_files and bool(outputs) and all(place.files != 0 for place in outputs)
 
 
 def missing_nodes(timeline: Timeline) -> list[int]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from ma_boot.errors import ExitCode
 from ma_boot.report.page.language import INCIDENTS, PHASES, ROLES, Text, code_shown, phase_name
-from ma_boot.report.result import CAUSE, FOLLOWED
+from ma_boot.report.result import CAUSE, FOLLOWED, STOPPED, WELL
 from ma_boot.report.timeline.job_timeline import (
     DOUBTFUL,
+    UNKNOWN,
     BootRun,
     NodeTimeline,
     PhaseSpan,
@@ -76,7 +78,10 @@ class Stroke(NamedTuple):
 
 
 class PhaseBox(NamedTuple):
-    """A phase: `left` and `width` are in percent, `top` in pixels."""
+    """A phase: `left` and `width` are in percent, `top` in pixels.
+
+    `failed_at` is where its failure begins, in percent of its width; empty if it has not failed.
+    """
 
     kind: str
     title: str
@@ -85,6 +90,7 @@ class PhaseBox(NamedTuple):
     top: int
     name: Text
     duration: str
+    failed_at: str = ""
 
 
 class Bar(NamedTuple):
@@ -95,10 +101,11 @@ class Bar(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """A node; `names` are its processes from top to bottom, each marked if it is the root cause."""
+    """A node with its `role`; `names` are its processes from top to bottom, each with its last role."""
 
     node: int
-    names: tuple[tuple[str, bool], ...]
+    role: str
+    names: tuple[tuple[str, str], ...]
     phases: tuple[PhaseBox, ...]
     phases_height: int
     height: int
@@ -155,7 +162,11 @@ def lanes_of(timeline: Timeline) -> list[Lane]:
     """Returns the lanes by node; of more than `MOST_LANES` nodes, those with a failure are preferred."""
     nodes = timeline.nodes
     failed_first = sorted(range(len(nodes)), key=lambda index: not _has_failure(nodes[index]))
-    return [lane(nodes[index], timeline.seconds) for index in sorted(failed_first[:MOST_LANES])]
+    lost = timeline.outcome.label if timeline.outcome.by == "node" else ""
+    return [
+        lane(nodes[index], timeline.seconds, lost=lost == f"node {nodes[index].number}")
+        for index in sorted(failed_first[:MOST_LANES])
+    ]
 
 
 def _has_failure(node: NodeTimeline) -> bool:
@@ -172,7 +183,7 @@ def legend_of(timeline: Timeline) -> Iterator[tuple[str, Text]]:
         kinds.add("start")
     for name in list(dict.fromkeys(phase.name for phase in phases))[:MOST_LEGEND_PHASES]:
         yield _phase_class(name), phase_name(name)
-    if any(phase.outcome == "failed" for phase in phases):
+    if any(phase.outcome == "failed" for phase in phases) or timeline.outcome.by == "node":
         yield "failed", Text("failed phase", "失败的阶段")
     yield from ((role, name) for role, name in ROLES.items() if role in roles)
     if roles:
@@ -181,20 +192,19 @@ def legend_of(timeline: Timeline) -> Iterator[tuple[str, Text]]:
     yield from ((css_class, INCIDENTS[kind]) for kind, css_class in marks.items() if kind in kinds)
 
 
-def lane(node: NodeTimeline, seconds: float) -> Lane:
-    """Returns the lane of a node in a job of this duration."""
+def lane(node: NodeTimeline, seconds: float, lost: bool = False) -> Lane:
+    """Returns the lane of a node in a job of this duration; a `lost` node has ended the job."""
     rows = _rows(node)
     stacked = _stacked(phase for run in node.runs for phase in run.phases)
     height = len(rows) * PROCESS_HEIGHT
     middles = {label: figure((row + 0.5) * PROCESS_HEIGHT) for label, row in rows.items()}
     pairs = [(process, run) for run in node.runs for process in run.processes if process.label in rows]
-    # Each attempt has a cause of its own: the last one is that of the job.
-    causes = [process.label for process, _ in pairs if process.role == CAUSE]
-    cause = causes[-1] if causes else None
+    roles = {process.label: process.role for process, _ in pairs}
     return Lane(
         node=node.number,
-        names=tuple((label, label == cause) for label in rows),
-        phases=tuple(_boxes(stacked[-MOST_PHASES:], node, seconds)),
+        role=CAUSE if lost else _role_of(node),
+        names=tuple((label, roles[label]) for label in rows),
+        phases=tuple(_boxes(stacked[-MOST_PHASES:], node, seconds=seconds, lost=lost)),
         phases_height=PHASE_HEIGHT * (1 + max((level for level, _ in stacked), default=0)),
         height=height,
         bars=tuple(
@@ -202,6 +212,33 @@ def lane(node: NodeTimeline, seconds: float) -> Lane:
         ),
         marks=tuple(_marks(node, middles, seconds, height)),
     )
+
+
+def _role_of(node: NodeTimeline) -> str:
+    """Returns the role of a node in the end of the job, as those of processes."""
+    run = node.last
+    if not run.exit_code:
+        return UNKNOWN if run.exit_code is None else DOUBTFUL if run.doubt else WELL
+    failed = {process.role for process in run.latest} & {CAUSE, FOLLOWED}
+    if failed:
+        return CAUSE if CAUSE in failed else FOLLOWED
+    is_cause_elsewhere = run.job_cause is not None and run.job_cause.node != node.number
+    return STOPPED if run.by == "signal" or is_cause_elsewhere else CAUSE
+
+
+def _failures(run: BootRun) -> list[float]:
+    """Returns when failures began: ends of processes, and hangs if they have ended the run."""
+    ends = [process.end for process in run.processes if process.failed and process.end is not None]
+    hangs = [incident.at for incident in run.incidents if incident.kind == "hang"]
+    return sorted([*ends, *(hangs if run.exit_code == ExitCode.HUNG else ())])
+
+
+def _hung_at(process: ProcessSpan, run: BootRun) -> float | None:
+    """Returns when a process that is the cause was found to hang; None if it has failed by itself."""
+    if not process.stopped:
+        return None
+    hangs = (i.at for i in run.incidents if i.kind == "hang" and process.label in i.label.split(", "))
+    return next((at for at in hangs if at >= process.start), None)
 
 
 def _rows(node: NodeTimeline) -> dict[str, int]:
@@ -234,12 +271,20 @@ def _phase_class(name: str) -> str:
     return _PHASE_CLASSES.get(name, "p9")
 
 
-def _boxes(stacked: list[tuple[int, PhaseSpan]], node: NodeTimeline, seconds: float) -> Iterator[PhaseBox]:
+def _boxes(
+    stacked: list[tuple[int, PhaseSpan]], node: NodeTimeline, *, seconds: float, lost: bool
+) -> Iterator[PhaseBox]:
     for level, phase in stacked:
         end = _end_of(phase, node)
         left, right = place(phase.start, seconds), place(end, seconds)
-        outcome = {"failed": " failed", "stopped": " cut", "": " cut"}.get(phase.outcome, "")
+        has_failed = phase.outcome == "failed" or (lost and not phase.outcome)
+        outcome = " failed" if has_failed else {"stopped": " cut", "": " cut"}.get(phase.outcome, "")
         detail = f": {phase.detail[:LONGEST_DETAIL]}" if phase.detail else ""
+        failed_at = ""
+        if has_failed:
+            failures = [at for run in node.runs for at in _failures(run) if phase.start <= at <= end]
+            begins = place(min(failures, default=end), seconds)
+            failed_at = figure((begins - left) / max(right - left, NARROWEST) * 100)
         yield PhaseBox(
             kind=_phase_class(phase.name) + outcome,
             title=f"{phase.name} {phase.outcome or 'without an end'}, {duration(end - phase.start)}{detail}",
@@ -248,11 +293,15 @@ def _boxes(stacked: list[tuple[int, PhaseSpan]], node: NodeTimeline, seconds: fl
             top=level * PHASE_HEIGHT,
             name=phase_name(phase.name),
             duration=duration(end - phase.start),
+            failed_at=failed_at,
         )
 
 
 def _bar(process: ProcessSpan, run: BootRun, y: str, seconds: float) -> Bar:
-    """Returns the bar of a process: pale until its first output, in the colour of its role from then on."""
+    """Returns the bar of a process: pale until its first output, then in the colour of its role.
+
+    One that failed has the colour of the phase `run` until its failure began.
+    """
     end = run.end if process.end is None else process.end
     first = process.first_output
     left, right = place(process.start, seconds), place(end, seconds)
@@ -265,9 +314,15 @@ def _bar(process: ProcessSpan, run: BootRun, y: str, seconds: float) -> Bar:
     # A process that printed nothing has its role's colour at its end only.
     if spoke >= right - 0.05:
         spoke = right - NARROWEST
+    if process.role in (CAUSE, FOLLOWED):
+        hung = _hung_at(process, run)
+        failed = right - NARROWEST if hung is None else min(place(hung, seconds), right - NARROWEST)
+        if failed - spoke > 0.05:
+            strokes.append(Stroke("ran", f"M{figure(spoke)} {y}H{figure(failed)}"))
+            spoke = failed
     strokes.append(Stroke(process.role, f"M{figure(spoke)} {y}H{figure(right)}"))
-    if process.role == CAUSE:
-        strokes.append(Stroke("dot", f"M{figure(right)} {y}h0"))
+    if process.role in (CAUSE, FOLLOWED):
+        strokes.append(Stroke("dot" if process.role == CAUSE else "dot followed", f"M{figure(right)} {y}h0"))
     code = code_shown(process.code, process.signal)
     if process.role == DOUBTFUL:
         code += ", but a process failed"

@@ -54,7 +54,7 @@ def same(text: str) -> Text:
 OUR_CODE = Text("an exit code of ma_boot, not of the training", "ma_boot 给出的退出码，并非来自训练进程")
 TRAINING_CODE = Text("the training's own exit code", "训练进程自身的退出码")
 OUR_CODES: dict[int, Text] = {
-    0: Text("all processes succeeded, and no output is missing", "所有进程成功结束，没有缺失的输出"),
+    0: Text("no output is missing", "没有缺失的输出"),
     64: Text("usage error on the command line", "命令行用法错误"),
     65: Text("the rank table is complete but invalid", "rank table 已就绪，但内容无效"),
     66: Text("an input does not exist in OBS", "OBS 中不存在某个输入"),
@@ -85,6 +85,7 @@ PHASES: dict[str, Text] = {
     "run": Text("run", "运行"),
     "outputs": Text("outputs", "输出"),
     "checkpoints": Text("checkpoints", "检查点"),
+    "compile cache": Text("compile cache", "编译缓存"),
     "peers": Text("other nodes", "其他节点"),
 }
 INCIDENTS: dict[str, Text] = {
@@ -101,6 +102,7 @@ INCIDENTS: dict[str, Text] = {
     "checkpoints": Text(
         "last checkpoint of the node; newest complete checkpoint", "本节点最后的检查点；最新的完整检查点"
     ),
+    "compile-cache": Text("compile cache", "编译缓存"),
     "slow rank": Text("slow rank", "慢 rank"),
     "loss not finite": Text("the loss is not a number", "loss 不是有效数值"),
     "fault": Text("injected fault", "演练注入的故障"),

@@ -16,6 +16,8 @@ from ma_boot.wording import duration
 
 MOST_INCIDENTS = 60
 MOST_LOGS = 256
+# Seconds between the clocks of nodes, and between a stop and its effect on another node.
+MOST_SKEW = 5.0
 # Of a cell.
 MOST_CHARACTERS = 200
 # Rows of the table of processes, each for those with the same role, exit code and signal.
@@ -79,28 +81,74 @@ class LogEnd(NamedTuple):
 
 
 def incidents_of(timeline: Timeline) -> tuple[list[Row], int]:
-    """Returns the incidents, oldest first, and the number of those that are left out.
+    """Returns the incidents, each after its reason, and the number of those that are left out.
 
-    The same incident on several nodes is one row.
+    The same incident of an attempt on several nodes is one row.
     """
-    alike: dict[tuple[str, str, str], list[Incident]] = {}
-    for incident in timeline.all_incidents():
-        alike.setdefault((incident.kind, incident.label, incident.text), []).append(incident)
-    rows = [_incident_row(members, timeline.began) for members in list(alike.values())[:MOST_INCIDENTS]]
+    alike: dict[tuple[int, str, str, str], list[Incident]] = {}
+    attempts: dict[int | None, int] = {}
+    reruns = [
+        Incident("start", run.start, node.number, "", "") for node in timeline.nodes for run in node.runs[1:]
+    ]
+    for incident in in_causal_order([*timeline.all_incidents(), *reruns]):
+        node, kind = incident.node, incident.kind
+        # All nodes restart together: each has the restarts of the job.
+        attempt = attempts[node] = attempts.get(node, 0) + (kind in ("restart", "start"))
+        if node is None:
+            attempt = max(attempts.values())
+        alike.setdefault((attempt, kind, incident.label, incident.text), []).append(incident)
+    rows = [_incident_row(members, timeline) for members in list(alike.values())[:MOST_INCIDENTS]]
     return rows, len(alike) - len(rows)
 
 
-def _incident_row(members: Sequence[Incident], began: float) -> Row:
+def in_causal_order(incidents: Sequence[Incident]) -> list[Incident]:
+    """Sorts incidents by time, and stops after their reasons on other nodes, whose clocks may differ.
+
+    A node that is stopped for another one names it; a signal to a rehearsed node is sent by the rehearsal.
+    """
+    stops = [incident for incident in incidents if incident.kind == "stop"]
+
+    def moment(incident: Incident) -> tuple[float, bool]:
+        named = re.match(r"node (\d+)\b", incident.text)
+        if incident.kind != "stop":
+            return incident.at, False
+        if named and incident.node != int(named.group(1)):
+            reasons = [stop for stop in stops if stop.node == int(named.group(1))]
+        elif incident.node is not None and incident.text.endswith(" received"):
+            reasons = [stop for stop in stops if stop.node is None]
+        else:
+            reasons = []
+        near = min((stop.at for stop in reasons), key=lambda at: abs(at - incident.at), default=incident.at)
+        return (near, True) if 0 < near - incident.at <= MOST_SKEW else (incident.at, False)
+
+    return sorted(incidents, key=moment)
+
+
+def _nodes_of(members: Sequence[Incident], timeline: Timeline) -> str:
+    """Formats the nodes of incidents that are one row; for one of the job, those that it names, or all."""
+    known = [member.node for member in members if member.node is not None]
     first = members[0]
-    moment = datetime.fromtimestamp(began + first.at, timezone.utc)
+    named = re.search(r"\bnode[ =](\d+)\b", f"{first.label} {first.text}")
+    if not known and named:
+        known = [int(named.group(1))]
+    if not known:
+        ran = timeline.last_processes()
+        known = [node for node, process in ran if process.label == first.label]
+    return ranges(known or [node.number for node in timeline.nodes])
+
+
+def _incident_row(members: Sequence[Incident], timeline: Timeline) -> Row:
+    first = members[0]
+    moment = datetime.fromtimestamp(timeline.began + first.at, timezone.utc)
     after = _spread([member.at for member in members])
     # A script fills in the time of day by the reader's clock.
     clock = Markup('{} <time data-as="clock" datetime="{:%Y-%m-%dT%H:%M:%SZ}"></time>').format(after, moment)
-    nodes = ranges([member.node for member in members if member.node is not None])
-    details = (
-        " · ".join(filter(None, (first.label, text)))[:MOST_CHARACTERS] for text in in_both(first.text)
-    )
-    return clock, nodes, INCIDENTS.get(first.kind, same(first.kind)), Text(*details)
+    details = (_cut(" · ".join(filter(None, (first.label, text)))) for text in in_both(first.text))
+    return clock, _nodes_of(members, timeline), INCIDENTS.get(first.kind, same(first.kind)), Text(*details)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
 
 
 def processes_of(timeline: Timeline) -> tuple[list[Row], list[Row]]:
@@ -174,12 +222,16 @@ def _stack(group: StackGroup) -> Stack:
 
 
 def commands_of(timeline: Timeline) -> list[tuple[Text, str]]:
-    """Returns the command lines that started the job: that of a rehearsal, then those of nodes."""
+    """Returns command lines: the one for the job form and that of a rehearsal, then those of nodes."""
     of_nodes: dict[str, list[int]] = {}
     for node in timeline.nodes:
         if node.last.command:
             of_nodes.setdefault(node.last.command, []).append(node.number)
-    commands = [(Text("on this machine", "在本机"), timeline.command)] if timeline.command else []
+    of_job = (
+        (Text("Boot command for the job form", "作业表单中的启动命令"), timeline.boot_command),
+        (Text("on this machine", "在本机"), timeline.command),
+    )
+    commands = [(heading, command) for heading, command in of_job if command]
     for command, numbers in list(of_nodes.items())[:MOST_COMMANDS]:
         nodes = ranges(numbers)
         commands.append((Text(f"on node {nodes}", f"在节点 {nodes}"), command))

@@ -43,11 +43,11 @@ def versions(environ: Mapping[str, str]) -> dict[str, Any]:
         "python": sys.version.split()[0],
         "system": platform.platform(),
         "packages": found,
-        "cann": _cann(environ),
+        "cann": read_cann(environ),
     }
 
 
-def _cann(environ: Mapping[str, str]) -> dict[str, str]:
+def read_cann(environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the contents of the version files of CANN and the driver, by path."""
     homes = dict.fromkeys([*filter(None, map(environ.get, _CANN_VARIABLES)), *_CANN_PLACES])
     patterns = [os.path.join(glob.escape(home), name) for home in homes for name in _VERSION_FILES]

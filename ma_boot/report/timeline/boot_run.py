@@ -54,9 +54,12 @@ def hang_stacks(at: float, event: Event) -> HangStacks:
     named = _object(event, "suspect")
     groups = (_group(group) for group in items(event, "folded")[:MOST_GROUPS] if isinstance(group, dict))
     node = whole(named, "node")
-    who = "" if node is None else node_and_rank(node, whole(named, "rank"))
+    rank = whole(named, "rank")
+    who = "" if node is None else node_and_rank(node, rank)
+    label = who if rank is None else f"rank {rank}"
     stuck = (_stuck(row) for row in items(event, "stuck")[:MOST_GROUPS] if isinstance(row, dict))
-    return HangStacks(at, tuple(groups), who, words(named, "why", 600), tuple(stuck))
+    why = words(named, "why", 600)
+    return HangStacks(at, tuple(groups), who, why=why, stuck=tuple(stuck), label=label)
 
 
 def _stuck(row: Event) -> StuckCollective:
@@ -181,6 +184,7 @@ _INCIDENTS: Mapping[str, Callable[[Event], tuple[str, str]]] = {
     "dropped": lambda e: ("", f"{whole(e, 'lines', 10**15) or 0}"),
     "restored": lambda e: (words(e, "step", 40) or "–", words(e, "source")),
     "checkpoints": lambda e: (words(e, "published", 40) or "–", _sets(e)),
+    "compile-cache": lambda e: ("", words(e, "text")),
     "slow rank": lambda e: (f"rank {whole(e, 'rank')}", _slowness(e)),
     "loss not finite": lambda e: (
         words(e, "label", 60),

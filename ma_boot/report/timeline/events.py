@@ -18,8 +18,12 @@ MOST_DEPTH = 8
 # Samples of a file that are parsed: days of training have tens of thousands, a chart needs a few hundred.
 MOST_MEASURED = 600
 MEASURED = '"kind": "metrics"'
-# Compiled on first use only: that is slow, and most texts have no such character.
-_CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]"
+# Control characters, marks of direction, invisible spaces, lone surrogates; not U+200C and U+200D, which join
+# letters and emoji. Compiled on first use only: that is slow, and most texts have no such character.
+_CONTROLS = (
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
+    r"\ufffe\uffff]"
+)
 
 Event = Mapping[str, Any]
 # Each event with its moment in seconds.
@@ -63,7 +67,7 @@ def read_events(text: str, hide: Callable[[str], str] = str) -> EventFile:
 
 
 def printable(text: str) -> str:
-    """Removes characters that a page cannot hold: control characters and lone surrogates."""
+    """Removes characters that a page cannot hold, or that reorder or hide parts of a text."""
     return text if text.isprintable() else re.sub(_CONTROLS, "", text)
 
 

@@ -116,7 +116,8 @@ class StuckCollective(NamedTuple):
 class HangStacks(NamedTuple):
     """Stacks of all ranks at a hang, the odd ones first, and the suspect with its evidence (`why`).
 
-    `stuck` are the collectives of PyTorch in which ranks wait.
+    `stuck` are the collectives of PyTorch in which ranks wait, `label` is the suspect without its node:
+    `rank 3`, or `node 1` for a whole node.
     """
 
     at: float
@@ -124,6 +125,7 @@ class HangStacks(NamedTuple):
     suspect: str
     why: str
     stuck: tuple[StuckCollective, ...] = ()
+    label: str = ""
 
 
 class Measurement(NamedTuple):

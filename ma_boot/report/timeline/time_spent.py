@@ -11,7 +11,13 @@ COUNTED, LOST, OPEN = "counted", "lost steps", "not ended"
 START, WAITING, INPUTS, RESTORE = "start", "waiting", "inputs", "restore"
 RESTARTS, END = "restarts", "end"
 PARTS = (COUNTED, START, WAITING, INPUTS, RESTORE, LOST, OPEN, RESTARTS, END)
-_OF_PHASES = {"rank table": WAITING, "peers": WAITING, "inputs": INPUTS, "checkpoints": RESTORE}
+_OF_PHASES = {
+    "rank table": WAITING,
+    "peers": WAITING,
+    "inputs": INPUTS,
+    "checkpoints": RESTORE,
+    "compile cache": RESTORE,
+}
 _NOTHING = "–"  # no step was restored, as the incident has it
 
 

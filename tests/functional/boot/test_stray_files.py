@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.boot.stray_files import CACHES, MOST_ENTRIES, Look, StrayFiles, find_stray_files
+from ma_boot.node.boot.stray_files import MOST_ENTRIES, Look, StrayFiles, find_stray_files
+from ma_boot.node.environment.generated_files import CACHES
 from tests.functional.node import Ended, Node
 from tests.transfers import write
 from tests.unit.project.imports import ROOT

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from ma_boot.node.checkpoints.downloads.restoring import Restorer
 from ma_boot.node.checkpoints.output import ordinary_files
 from ma_boot.node.checkpoints.records import attempt_protocol
-from ma_boot.node.checkpoints.restoring import Restorer
 from ma_boot.node.checkpoints.steps import RunEnd
 from path_mapping.stores.store import Store
 from tests.functional.checkpoints.job import Job

@@ -244,7 +244,7 @@ def test_the_page_of_a_rehearsal_is_of_all_nodes(laptop: Path) -> None:
     nodes = list(laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/modelarts/log/*-report.html"))
     assert len(nodes) == 2
     form = "/home/ma-user/modelarts/user-job-dir/project"
-    command = f"ma_boot --path-mapping {form}/mapping.py {form}/train.py {' '.join(words)}"
+    command = f"exec ma_boot --path-mapping {form}/mapping.py {form}/train.py {' '.join(words)}"
     assert escape(command) in text.partition("Boot command for the job form")[2].partition("</pre>")[0]
 
 

@@ -243,4 +243,7 @@ def test_boot_command_has_only_changed_options_and_no_secret() -> None:
     ranks = request.ranks._replace(host_nic_ip="planted-0815", product="a3")
     of_variables = "MABOOT_HOST_NIC_IP='******' MABOOT_PRODUCT=a3 ma_boot --stop-timeout 5.0"
     assert boot_command(request._replace(ranks=ranks)).startswith(of_variables)
+    assert boot_command(request._replace(ranks=ranks), replaces_shell=True).startswith(
+        "MABOOT_HOST_NIC_IP='******' MABOOT_PRODUCT=a3 exec ma_boot --stop-timeout 5.0"
+    )
     assert command_text(["--local", "train.py", "planted-0815"]) == "ma_boot --local train.py '******'"

@@ -21,11 +21,12 @@ def test_stacks_are_those_of_known_ranks_each_cut() -> None:
     }
     stacks = hang_stacks(7.0, event)
     assert (stacks.at, stacks.suspect, stacks.why) == (7.0, "node 3, rank 27", "w" * 600)
+    assert stacks.label == "rank 27"
     assert stacks.groups[0] == ((0, 1_000_000), "s" * 4000)
     assert len(stacks.groups) == 63, "of 64, one of which is none"
     for nothing in ({}, {"folded": "x", "suspect": "y"}, {"folded": [{"ranks": "x"}], "suspect": {}}):
         assert [group.ranks for group in hang_stacks(7.0, nothing).groups] in ([], [()])
-        assert hang_stacks(7.0, nothing)[2:] == ("", "", ())
+        assert hang_stacks(7.0, nothing)[2:] == ("", "", (), "")
 
 
 @pytest.mark.parametrize(

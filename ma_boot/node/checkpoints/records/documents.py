@@ -16,6 +16,8 @@ from path_mapping.workers.retry import RetriedStore
 
 # Requests at a time: one after the other, 2,048 documents took 40 seconds.
 READERS = 16
+# Bytes; no document of ma_boot is longer: a manifest takes about 300 bytes for a file.
+MOST_BYTES = 64 << 20
 
 
 class Documents:
@@ -43,12 +45,21 @@ class Documents:
         return self.to.find(self.place.bucket, key)
 
     def read(self, key: str) -> Any | None:
-        """Reads a document; returns None if it does not exist, or is not JSON."""
+        """Reads a document; returns None if it does not exist, is not JSON, or is too long."""
         try:
-            content = self.to.retrying(lambda: b"".join(self.to.store.read(self.place.bucket, key)))
-            return json.loads(content)
+            return json.loads(self.to.retrying(lambda: self._content(key)))
         except (NotFound, ValueError, RecursionError):
             return None
+
+    def _content(self, key: str) -> bytes:
+        """Returns the content of an object; raises `ValueError` if it is too long, and `StoreError`."""
+        content = bytearray()
+        # An abandoned iterator ends its request.
+        for piece in self.to.store.read(self.place.bucket, key):
+            content += piece
+            if len(content) > MOST_BYTES:
+                raise ValueError(f"{key} has more than {MOST_BYTES:,} bytes")
+        return bytes(content)
 
     def read_all(self, keys: Sequence[str]) -> list[Any | None]:
         """Reads documents, several at a time; returns them in the order of the keys."""

@@ -84,7 +84,8 @@
     const number = (box) => {
       const cut = box.lines[0] === '…', of = (at) => (cut ? at && at - box.lines.length : at + 1) || '';
       box.numbers.replaceChildren(...(box.details.open ? box.shown : []).map((at) =>
-        make('a', { href: `#${box.details.id}:${of(at)}`, textContent: of(at), tabIndex: -1, className: String(of(at)) === box.chosen ? 'chosen' : '' })));
+        of(at) === '' ? make('span', { textContent: '…' })
+          : make('a', { href: `#${box.details.id}:${of(at)}`, textContent: of(at), tabIndex: -1, className: String(of(at)) === box.chosen ? 'chosen' : '' })));
     };
     const go = () => {
       const [id, at] = location.hash.slice(1).split(':'), box = boxes.find((one) => one.details.id === id);
@@ -92,7 +93,8 @@
       box.details.open = box.open = true;
       for (const one of boxes) one.chosen = one === box ? at : null;
       boxes.forEach(number);
-      all('.chosen', box.numbers).forEach((line) => line.scrollIntoView({ block: 'center' }));
+      const lines = all('.chosen', box.numbers).filter((line) => line.offsetParent);
+      (lines[0] || box.details).scrollIntoView({ block: 'center' });
     };
     boxes.forEach(number);
     addEventListener('hashchange', go);

@@ -291,6 +291,7 @@ def many_nodes() -> list[str]:
         node.at(30, "phase-start", phase="run")
         started(node, 30, *ranks)
         node.at(50, "metrics", **measured(1, first=ranks[0]))
+        node.at(60, "metrics", **measured(2, first=ranks[0]))
         node.at(70, "metrics", **measured(3, first=ranks[0]))
         node.at(90 + number, "dropped", lines=3)
         if number != 17:

@@ -63,6 +63,11 @@ class Seen:
         return text_of(self.english.partition("<h1>")[2].partition("</h1>")[0].partition("<span")[0])
 
     @property
+    def header(self) -> str:
+        """Everything above the numbers."""
+        return text_of(self.english.partition("<header")[2].partition(">")[2].partition("</header>")[0])
+
+    @property
     def why(self) -> str:
         """Cause in one line."""
         return text_of(self.english.partition("<h1>")[2].partition("</h1>")[0].partition("<code>")[2])
@@ -70,7 +75,7 @@ class Seen:
     @property
     def reason(self) -> str:
         """Further lines of the cause."""
-        return text_of(self.english.partition('<div class="reason">')[2].partition("</div>")[0])
+        return text_of(self.english.partition('<div class="reason" tabindex="0">')[2].partition("</div>")[0])
 
     @property
     def facts(self) -> dict[str, str]:

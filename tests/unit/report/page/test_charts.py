@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.report.page.charts import MOST_POINTS, charts_of
-from ma_boot.report.page.data import rates
+from ma_boot.report.page.data import data_of, rates
 from ma_boot.report.timeline.job_timeline import Timeline, TransferSpan
 from tests.synthetic import Writer, measured_job
 from tests.unit.report.page.seen import line_of, seen_of
@@ -46,17 +46,26 @@ class TestLines:
     """Positions of the lines."""
 
     def test_the_highest_value_is_at_the_top_and_the_lowest_or_nothing_at_the_bottom(self) -> None:
-        assert path_of("cpu", 1.0, 2.0) == "M500 27L550 2.5"
+        assert path_of("cpu", 1.0, 2.0, 2.0) == "M500 27L550 2.5L600 2.5"
         assert path_of("loss", 2.0, 3.0, 4.0) == "M500 51.5L550 27L600 2.5"
-        assert path_of("step_time", 2.0) == "M498 7H502", "room for peaks"
-        values = [{"cards": {"card": [0], "temperature": [value]}} for value in (40.0, 80.0)]
-        assert chart_of(measured(*values), "temperature of cards")[0][2] == "M500 51.5L550 2.5"
+        assert path_of("step_time", 2.0, 2.0, 2.0) == "M500 7L550 7L600 7", "room for peaks"
+        values = [{"cards": {"card": [0], "temperature": [value]}} for value in (40.0, 60.0, 80.0)]
+        assert chart_of(measured(*values), "temperature of cards")[0][2] == "M500 51.5L550 27L600 2.5"
 
     @pytest.mark.parametrize(
         ("first", "path"), [(0.0, "M0 2.5H2"), (10.0, "M498 2.5H502"), (20.0, "M998 2.5H1000")]
     )
     def test_a_single_value_is_a_short_stroke(self, first: float, path: str) -> None:
-        assert path_of("cpu", 2.0, first=first) == path
+        many = [{"ranks": {"rank": [0], "cpu": [2.0]}}] * 3
+        one = measured({"ranks": {"rank": [1], "cpu": [2.0]}}, first=first)
+        node = Writer(0, 10**12)
+        node.at(0, "phase-start", phase="job")
+        for number, fields in enumerate(many):
+            node.at(5 + number, "metrics", **fields)
+        node.at(20, "end", exit_code=0)
+        (_, run), (_, single) = *line_of(node).all_runs(), *one.all_runs()
+        nodes = (one.nodes[0]._replace(runs=(run._replace(samples=(*run.samples, *single.samples)),)),)
+        assert chart_of(one._replace(nodes=nodes), "CPU of ranks")[1][2] == path
 
     def test_a_first_step_that_compiles_does_not_flatten_the_others(self) -> None:
         path = chart_of(line_of(*measured_job(1, 2, slow=1)), "time of a step")[-1][2]
@@ -102,7 +111,8 @@ class TestCharts:
         for rank in range(6):
             node.at(rank, "start", label=f"rank {rank}", rank=rank)
             node.at(10, "slow rank", rank=rank, step_time=2, others=1)
-        node.at(15, "metrics", ranks={"rank": list(range(6)), "cpu": [1] * 6})
+        for number in range(3):
+            node.at(15 + number, "metrics", ranks={"rank": list(range(6)), "cpu": [1] * 6})
         node.at(20, "exit", label="rank 5", code=3, stopped=False)
         node.at(20, "end", exit_code=3, by="training", label="rank 5")
         kinds = [kind for _, kind, _ in chart_of(line_of(node), "CPU of ranks")]
@@ -114,7 +124,8 @@ class TestCharts:
     def test_of_17_ranks_on_there_are_the_highest_the_lowest_and_the_median(
         self, count: int, kinds: list[str]
     ) -> None:
-        line = measured({"ranks": {"rank": list(range(count)), "cpu": [1.0 + n for n in range(count)]}})
+        sample = {"ranks": {"rank": list(range(count)), "cpu": [1.0 + n for n in range(count)]}}
+        line = measured(sample, sample, sample)
         assert [kind for _, kind, _ in chart_of(line, "CPU of ranks")] == kinds
         slow = line_of(*measured_job(3, 8, slow=3))
         assert [kind for _, kind, _ in chart_of(slow, "loss")] == ["each", "each", "middle", "slow"]
@@ -140,14 +151,31 @@ class TestCharts:
         ("read", "named"), [({}, True), ({"loss": [0.5]}, False), ({"values": {"acc": [0.5]}}, False)]
     )
     def test_where_nothing_was_read_the_option_for_it_is_named(self, read: Any, named: bool) -> None:
-        page = seen_of(measured({"ranks": {"rank": [0], "cpu": [2], **read}})).section("charts")
+        sample = {"ranks": {"rank": [0], "cpu": [2], **read}}
+        page = seen_of(measured(sample, sample, sample)).section("charts")
         assert ("--metric &#39;loss=" in page) is named
+
+    @pytest.mark.parametrize(("samples", "shown"), [(2, []), (3, ["loss"])])
+    def test_fewer_than_three_samples_draw_no_chart(self, samples: int, shown: list[str]) -> None:
+        line = measured(*({"ranks": {"rank": [0, 1], "loss": [2.0 + n, 3.0]}} for n in range(samples)))
+        assert [name for name, *_ in charts(line)] == shown
+        assert ('<section id="charts">' in seen_of(line).page) is bool(shown)
+
+    @pytest.mark.parametrize(("samples", "shown"), [(1, []), (2, ["download"])])
+    def test_the_throughput_needs_three_samples_with_its_end(self, samples: int, shown: list[str]) -> None:
+        node = Writer(0, 10**12)
+        node.at(0, "phase-start", phase="job")
+        for number in range(samples):
+            node.at(2 + number, "progress", direction="download", bytes_done=10 * number)
+        node.at(9, "transfer", direction="download", files=1, bytes=100, seconds=8)
+        data = data_of(line_of(node))
+        assert data is not None
+        assert [chart.name.en for chart in data.curves] == shown
 
     def test_names_from_outside_are_escaped(self) -> None:
         bad = "<b>x</b>"
-        page = seen_of(measured({"ranks": {"rank": [bad], "cpu": [2], "values": {bad: [1.0]}}})).section(
-            "charts"
-        )
+        sample = {"ranks": {"rank": [bad], "cpu": [2], "values": {bad: [1.0]}}}
+        page = seen_of(measured(sample, sample, sample)).section("charts")
         assert bad not in page
         assert page.count("&lt;b&gt;x&lt;/b&gt;") == 3
 

@@ -37,7 +37,7 @@ def test_top_of_the_page_names_failure_and_remedy_in_amber() -> None:
     head = text_of(page.english.partition("<header")[2].partition("</header>")[0])
     assert REMEDY in head
     assert "last words of 1" in head
-    meant = meaning(line_of(doubtful()).outcome)
+    meant = meaning(line_of(doubtful()))
     assert meant is not None
     assert meant.en == "the exit code of the command, which hides that of a process"
 

@@ -37,9 +37,8 @@ class TestHeadline:
     @pytest.mark.parametrize(
         ("end", "words", "means"),
         [
-            ({"exit_code": 0}, "The job succeeded: all 0 processes ended with exit code 0.", "all processes succeeded"),
-            ({"exit_code": 143, "by": "signal", "signal": 15}, "The job was stopped by SIGTERM from outside.", "128 + the number"),
-            ({"exit_code": 130, "by": "signal"}, "The job was stopped by SIGINT from outside.", "128 + the number"),
+            ({"exit_code": 143, "by": "signal", "signal": 15}, "The job was stopped by SIGTERM from outside.", "128 + the number of the stop signal, SIGTERM"),
+            ({"exit_code": 130, "by": "signal"}, "The job was stopped by Ctrl-C.", "128 + the number of the stop signal, SIGINT"),
             ({"exit_code": 5, "by": "training"}, "The job failed with exit code 5.", "the training's own"),
             ({"exit_code": 139, "by": "training"}, "The job failed with exit code 139.", "a shell or launcher uses this code for signal 11, SIGSEGV"),
             ({"exit_code": 66, "by": "ma_boot"}, "An input does not exist in OBS on node 0.", "of ma_boot"),
@@ -51,14 +50,14 @@ class TestHeadline:
     def test_by_exit_code(self, end: dict[str, object], words: str, means: str) -> None:
         page = seen(ended(**end))
         assert page.headline == words
-        meant = meaning(line_of(ended(**end)).outcome)
+        meant = meaning(line_of(ended(**end)))
         assert meant is not None
         assert means in meant.en
 
     @pytest.mark.parametrize(
         ("end", "code", "title"),
         [
-            ({"exit_code": 3, "by": "training", "cause": "x"}, "exit code 3", "<title>ma_boot: exit code 3</title>"),
+            ({"exit_code": 66, "by": "ma_boot"}, "exit code 66", "<title>ma_boot: exit code 66</title>"),
             (None, "no exit code", "<title>ma_boot: end unknown</title>"),
         ],
     )  # fmt: skip
@@ -110,7 +109,7 @@ class TestHeadline:
         other = node_with(1)
         other.at(120, "hang", labels=["rank 9"])
         other.at(130, "end", exit_code=143, by="signal", signal=15)
-        assert seen(run_twice(written), other).headline == "Rank 3 on node 0 hung."
+        assert seen(run_twice(written), other).headline == "Rank 3 on node 0 hung after 1 restart."
 
     def test_a_rehearsal_that_ended_by_its_training_names_no_node(self) -> None:
         job = '{"kind": "job-end", "exit_code": 7, "by": "training", "label": "node 1", "time": 9, "node": null}'
@@ -122,6 +121,150 @@ class TestHeadline:
         assert (
             seen(f'{{"kind": "job-end", {end}}}\n').headline == f"The job was stopped by {name} from outside."
         )
+
+
+def restarted(number: int, restarts: int) -> Writer:
+    """A node whose ranks were restarted in place, and then succeeded."""
+    node = node_with(number)
+    who = {"label": f"rank {number}", "rank": number}
+    node.at(2, "start", **who)
+    node.at(90, "exit", **who, code=0, stopped=False)
+    node.at(100, "end", exit_code=0)
+    for attempt in range(restarts):
+        node.at(3 + attempt, "restart", attempt=attempt + 2, reason=f"rank {number} failed")
+    return node
+
+
+def hung(*, signal: int = 2, suspect: bool = True) -> Writer:
+    """A node that was stopped while two ranks hung; rank 1 is the suspect."""
+    node = node_with()
+    for rank in range(2):
+        node.at(2, "start", label=f"rank {rank}", rank=rank)
+    node.at(20, "hang", labels=["rank 0", "rank 1"])
+    if suspect:
+        node.at(21, "stacks", folded=[], suspect={"node": 0, "rank": 1, "why": "is in load (train.py:7)"})
+    node.at(40, "end", exit_code=128 + signal, by="signal", signal=signal, cause="stopped")
+    return node
+
+
+class TestStory:
+    """Restarts and hangs before the end are part of the headline, which has the exit code once."""
+
+    @pytest.mark.parametrize(
+        ("restarts", "words"), [(0, ""), (1, " after 1 restart"), (2, " after 2 restarts")]
+    )
+    def test_restarts_are_those_of_the_job_not_of_each_node(self, restarts: int, words: str) -> None:
+        page = seen(restarted(0, restarts), restarted(1, restarts))
+        assert page.headline == f"The job succeeded{words}: all 2 processes ended with exit code 0."
+        assert page.facts.get("process restarts", "0") == str(restarts)
+
+    def test_a_failure_tells_of_the_restarts_before_it(self) -> None:
+        node = processes(1, code=3)
+        node.at(3, "restart", attempt=2, reason="rank 0 failed")
+        assert seen(node).headline.startswith("Rank 0 on node 0 failed first after 1 restart: it ended with")
+
+    def test_reruns_of_the_boot_command_are_those_of_the_job(self) -> None:
+        nodes = []
+        for number in range(2):
+            for run, code in enumerate((3, 0)):
+                node = Writer(number, 10**12)
+                node.phase("job", 100 * run, 100 * run + 1)
+                node.at(100 * run + 9, "end", exit_code=code, by="training" if code else None)
+                nodes.append(node)
+        page = seen("".join(node.text() for node in nodes))
+        assert page.headline == "The job succeeded after 1 restart: all 0 processes ended with exit code 0."
+        assert page.facts["reruns of the boot command"] == "1"
+
+    @pytest.mark.parametrize(
+        ("node", "words", "chinese"),
+        [
+            (hung(), "by Ctrl-C while rank 1 hung", "在 rank 1 卡死期间，作业被 Ctrl-C 停止。"),
+            (hung(suspect=False), "by Ctrl-C while rank 0, rank 1 hung", ""),
+            (hung(signal=15), "by SIGTERM from outside while rank 1 hung", "在 rank 1 卡死期间，作业被外部信号 SIGTERM 停止。"),
+        ],
+    )  # fmt: skip
+    def test_a_stop_tells_which_rank_hung(self, node: Writer, words: str, chinese: str) -> None:
+        page = seen(node)
+        assert page.headline == f"The job was stopped {words}."
+        assert chinese in page.page
+        assert page.why == ("node 0, rank 1 is in load (train.py:7)" if "rank 0" not in words else "")
+
+    @pytest.mark.parametrize(("rank", "words"), [(1, ""), (0, " while rank 1 hung")])
+    def test_a_step_of_the_rank_after_its_hang_shows_that_it_was_over(self, rank: int, words: str) -> None:
+        node = hung()
+        for at in (25, 35):
+            node.at(at, "metrics", ranks={"rank": [rank], "loss": [1.5], "cpu": [1]})
+        assert seen(node).headline == f"The job was stopped by Ctrl-C{words}."
+        late = hung()
+        late.at(25, "metrics", ranks={"rank": [1], "loss": [1.5]})
+        assert "while rank 1 hung" in seen(late).headline, "its steps may be from before the hang"
+
+    @pytest.mark.parametrize("since", ["start", "checkpoint"])
+    def test_a_hang_that_was_over_at_the_stop_is_not_told(self, since: str) -> None:
+        node = hung()
+        if since == "start":
+            node.at(30, "restart", attempt=2, reason="hung")
+        node.at(30, since, label="rank 0", rank=0, step="40")
+        assert seen(node).headline.startswith("The job was stopped by Ctrl-C")
+        assert "hung" not in seen(node).headline
+
+    @pytest.mark.parametrize(
+        "end",
+        [
+            {"exit_code": 0}, {"exit_code": 3, "by": "training", "label": "rank 0"}, {"exit_code": 66, "by": "ma_boot"},
+            {"exit_code": 143, "by": "signal", "signal": 15}, {"exit_code": 5, "by": "training"},
+        ],
+    )  # fmt: skip
+    def test_the_top_has_the_exit_code_once(self, end: dict[str, object]) -> None:
+        node = node_with()
+        node.at(1, "start", label="rank 0", rank=0)
+        node.at(2, "exit", label="rank 0", code=end["exit_code"], stopped=False)
+        node.at(3, "end", **end)
+        assert seen(node).header.count(f"exit code {end['exit_code']}") == 1
+
+    @pytest.mark.parametrize(
+        ("outputs", "uploaded", "is_told"),
+        [([], 0, False), ([], 3, False), ([2], 0, True), ([2, 0], 0, False), ([0], 0, False)],
+    )
+    def test_only_a_job_with_outputs_misses_none(
+        self, outputs: list[int], uploaded: int, is_told: bool
+    ) -> None:
+        node = processes(1)
+        for number, files in enumerate(outputs):
+            node.at(
+                10, "channel", direction="output", name=f"out-{number}", files=files, local_dir="/o", url="u"
+            )
+        node.at(11, "transfer", direction="upload", files=uploaded, bytes=1, seconds=1)
+        assert ("no output is missing" in seen(node).header) is is_told
+
+    @pytest.mark.parametrize(("uploaded", "is_told"), [(0, False), (1, True)])
+    def test_outputs_of_a_mapping_are_there_once_files_were_uploaded(
+        self, uploaded: int, is_told: bool
+    ) -> None:
+        node = processes(1)
+        node.at(1, "routes", inputs=[], outputs=[["/out", "obs://b/out/"]])
+        node.at(11, "transfer", direction="upload", files=uploaded, bytes=1, seconds=1)
+        assert ("no output is missing" in seen(node).header) is is_told
+
+    @pytest.mark.parametrize(
+        ("seconds", "code", "is_folded"), [(59, 0, True), (60, 0, False), (600, 3, True)]
+    )
+    def test_the_useful_node_time_of_a_short_or_failed_job_is_folded(
+        self, seconds: int, code: int, is_folded: bool
+    ) -> None:
+        node = node_with()
+        node.at(2, "start", label="rank 0", rank=0)
+        node.at(seconds, "exit", label="rank 0", code=code, stopped=False)
+        node.at(seconds, "end", exit_code=code, by="training" if code else None)
+        page = seen(node)
+        assert ("useful node time" in page.facts) is not is_folded
+        assert ('<details class="facts"><summary>useful node time</summary>' in page.english) is is_folded
+
+    def test_the_boot_command_is_at_the_bottom(self) -> None:
+        job = '{"kind": "rehearsal", "boot_command": "exec ma_boot train.py", "time": 1760000000, "node": null}\n'
+        page = seen(processes(1), job)
+        assert "exec ma_boot" not in page.header
+        assert "exec ma_boot train.py" in page.section("start").partition("Boot command for the job form")[2]
 
 
 class TestWhy:
@@ -181,6 +324,14 @@ class TestWhy:
         page = seen(ended(exit_code=74, by="output", cause=cause))
         assert [page.english.count(f"{name}: HTTP") for name in "abc"] == [1, 1, 1]
         assert ["a: HTTP" in page.reason, "b: HTTP" in page.reason] == [False, True]
+
+    def test_the_evidence_of_a_hang_is_not_repeated_below_it(self) -> None:
+        cause = "node 0, rank 1 hung, and ma_boot stopped the run\nsuspected: node 0, rank 1: it is in load (a.py:7)"
+        node = ended(exit_code=124, by="ma_boot", cause=cause)
+        node.at(1, "stacks", folded=[], suspect={"node": 0, "rank": 1, "why": "is in load (a.py:7)"})
+        page = seen(node)
+        assert page.why == "node 0, rank 1 is in load (a.py:7)"
+        assert page.reason == "node 0, rank 1 hung, and ma_boot stopped the run"
 
     @pytest.mark.parametrize(
         ("cause", "again"),

@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 
 from ma_boot.report.console import rendered
-from ma_boot.report.page.lanes import MOST_LANES, Lane, Moment, axis_of, figure, lane, place, ticks
+from ma_boot.report.page.compose import page_text
+from ma_boot.report.page.lanes import (
+    MOST_LANES,
+    Lane,
+    Moment,
+    axis_of,
+    figure,
+    lane,
+    lanes_of,
+    legend_of,
+    place,
+    ticks,
+)
 from ma_boot.report.timeline.job_timeline import Timeline
 from tests.synthetic import Writer
 from tests.unit.report.page.seen import Seen, line_of, node_with, seen
@@ -137,7 +149,7 @@ class TestProcesses:
         (bar,) = drawn(line._replace(nodes=nodes)).bars
         assert [stroke.path for stroke in bar.strokes] == strokes
 
-    def test_one_without_a_rank_is_above_rank_0_and_the_last_cause_is_marked(self) -> None:
+    def test_one_without_a_rank_is_above_rank_0_and_each_has_its_last_role(self) -> None:
         node = node_with()
         node.at(2, "start", label="scheduler", rank=None)
         for start, failed in ((2, 1), (30, 0)):
@@ -145,7 +157,11 @@ class TestProcesses:
                 node.at(start, "start", label=f"rank {rank}", rank=rank)
             node.at(start + 9, "exit", label=f"rank {failed}", code=3, stopped=False)
         node.at(50, "end", exit_code=3, by="training", label="rank 0")
-        assert drawn(line_of(node)).names == (("scheduler", False), ("rank 0", True), ("rank 1", False))
+        assert drawn(line_of(node)).names == (
+            ("scheduler", "unknown"),
+            ("rank 0", "cause"),
+            ("rank 1", "unknown"),
+        )
 
     def test_each_of_eight_processes_that_hung_has_its_dot(self) -> None:
         node = Writer(0, 10**12)
@@ -163,6 +179,109 @@ class TestProcesses:
         page = seen(node)
         assert page.facts["processes"] == "1"
         assert page.legend[-1] == "boot command run again"
+
+
+class TestFailures:
+    """Red begins where a failure begins, and each end has a sign that needs no colour."""
+
+    def failed(self, **fields: object) -> Timeline:
+        """A job of 100 s: rank 1 fails at 60 s, rank 0 is stopped, the phase `run` ends at 80 s."""
+        node = Writer(0, 10**12)
+        node.phase("run", 20, 80, "failed")
+        for rank in range(2):
+            node.at(20, "start", label=f"rank {rank}", rank=rank)
+            node.at(30, "first-output", label=f"rank {rank}", rank=rank)
+        node.at(60, "exit", label="rank 1", code=3, stopped=False, ended_ns=node.ns(60))
+        node.at(
+            75,
+            "exit",
+            label="rank 0",
+            stopped=True,
+            ended_ns=node.ns(75),
+            **{"code": 143, "signal": 15, **fields},
+        )
+        node.at(100, "end", exit_code=3, by="training", label="rank 1")
+        node.at(0, "job", name="j")
+        return line_of(node)
+
+    def test_the_bar_of_the_cause_is_red_from_its_failure_on(self) -> None:
+        _, cause = drawn(self.failed()).bars
+        assert [tuple(stroke) for stroke in cause.strokes] == [
+            ("quiet", "M200 24H300"), ("ran", "M300 24H599"), ("cause", "M599 24H600"), ("dot", "M600 24h0"),
+        ]  # fmt: skip
+
+    def test_a_later_failure_has_its_sign_at_its_end_too(self) -> None:
+        later, _ = drawn(self.failed(code=1, signal=None)).bars
+        assert [stroke.kind for stroke in later.strokes] == ["quiet", "ran", "followed", "dot followed"]
+
+    def test_a_failed_phase_is_red_from_the_failure_on(self) -> None:
+        (run,) = drawn(self.failed()).phases
+        assert (run.kind, run.failed_at) == ("p5 failed", "66.7")
+        node = node_with()
+        node.phase("inputs", 20, 80, "failed")
+        assert [phase.failed_at for phase in drawn(line_of(node)).phases] == ["", "100"], (
+            "its end is known only"
+        )
+
+    def test_a_rank_that_hung_is_red_from_the_hang_on(self) -> None:
+        node = Writer(0, 10**12)
+        node.at(0, "job", name="j")
+        node.phase("run", 20, 90, "failed")
+        node.at(20, "start", label="rank 1", rank=1)
+        node.at(20, "first-output", label="rank 1", rank=1)
+        node.at(55, "hang", labels=["rank 1"])
+        node.at(90, "exit", label="rank 1", code=143, signal=15, stopped=True, ended_ns=node.ns(90))
+        node.at(95, "job cause", cause={"node": 0, "rank": 1, "code": 124, "words": "it hung"})
+        node.at(100, "end", exit_code=124, by="ma_boot", cause="hung")
+        picture = drawn(line_of(node))
+        assert [stroke.path for stroke in picture.bars[0].strokes] == ["M200 8H550", "M550 8H900", "M900 8h0"]
+        assert [phase.failed_at for phase in picture.phases] == ["50"]
+
+    @pytest.mark.parametrize(
+        ("end", "role"),
+        [
+            ({"exit_code": 0}, "well"),
+            ({"exit_code": 0, "doubt": {"label": "rank 0", "words": "x"}}, "doubtful"),
+            ({"exit_code": 143, "by": "signal", "signal": 15}, "stopped"),
+            ({"exit_code": 66, "by": "ma_boot"}, "cause"),
+            ({"exit_code": 3, "by": "training", "label": "rank 0"}, "cause"),
+            (None, "unknown"),
+        ],
+    )
+    def test_a_node_has_the_sign_of_its_end(self, end: dict[str, object] | None, role: str) -> None:
+        node = node_with()
+        code = 3 if end and end.get("by") == "training" else 0
+        node.at(2, "start", label="rank 0", rank=0)
+        node.at(3, "exit", label="rank 0", code=code, stopped=False)
+        if end:
+            node.at(5, "end", **end)
+        line = line_of(node)
+        assert drawn(line).role == role
+        assert f"<b class=e-{role} " in Seen(page_text(line, {})).page
+
+    def test_a_lost_node_has_failed_where_its_events_end(self) -> None:
+        nodes = [Writer(number, 10**12) for number in range(2)]
+        for node in nodes:
+            node.at(0, "phase-start", phase="run")
+            node.at(50, "stop", reason="x")
+        job = Writer(0, 10**12)
+        job.at(60, "job-end", exit_code=137, by="node", label="node 1", cause="node 1 was killed")
+        line = line_of(*nodes, job.text().replace('"node": 0', '"node": null'))
+        lanes = lanes_of(line)
+        assert "failed" in dict(legend_of(line))
+        assert [(each.role, each.phases[0].kind) for each in lanes] == [
+            ("unknown", "p5 cut"),
+            ("cause", "p5 failed"),
+        ]
+        assert lanes[1].phases[0].failed_at == "100"
+
+    def test_a_node_that_was_stopped_for_another_one_has_not_failed(self) -> None:
+        node = node_with(1)
+        node.at(2, "start", label="rank 1", rank=1)
+        node.at(3, "exit", label="rank 1", code=143, signal=15, stopped=True)
+        node.at(4, "job cause", cause={"node": 0, "rank": 0, "code": 1, "words": "ValueError: x"})
+        node.at(5, "end", exit_code=1, by="training")
+        assert drawn(line_of(node)).role == "stopped"
 
 
 def test_nodes_beyond_the_limit_are_counted_and_the_failed_one_is_drawn() -> None:

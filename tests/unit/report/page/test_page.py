@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -13,8 +14,9 @@ from jinja2 import UndefinedError
 from ma_boot.report.page.compose import page_text
 from ma_boot.report.page.lanes import MOST_LANES, MOST_TICKS, ticks
 from ma_boot.report.page.language import Text
+from ma_boot.report.page.read import page_of
 from ma_boot.report.page.template import page_template
-from ma_boot.report.timeline.events import read_events
+from ma_boot.report.timeline.events import printable, read_events
 from tests.synthetic import Writer, synthetic_job
 from tests.unit.report.page.seen import line_of
 
@@ -109,6 +111,36 @@ def test_content_from_outside_is_escaped() -> None:
     assert sum(tag == "script" for tag, _ in tags) == 2
     assert not any(name.startswith("on") for _, attributes in tags for name in attributes)
     page.encode("utf-8")
+
+
+MARKS = (
+    "\u061c\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2028\u2029\u2060\u2066\u2067\u2068\u2069\ufeff"
+)
+
+
+@pytest.mark.invariant("There is a page for any events, and text from outside is escaped")
+def test_marks_of_direction_do_not_get_into_a_page_nor_its_line_for_the_terminal(tmp_path: Path) -> None:
+    hidden = f"evil{MARKS}txt.exe"
+    node = Writer(0, 10**12)
+    node.at(0, "job", name=hidden, nodes=1, host=hidden, command=hidden, program=hidden)
+    node.phase(hidden, 1, 2, "failed", hidden)
+    log_file = tmp_path / f"rank{MARKS}.txt"
+    log_file.write_text(f"printed {hidden}\n")
+    node.at(3, "start", label=hidden, rank=None, log_file=str(log_file))
+    node.at(4, "exit", label=hidden, code=1, stopped=False)
+    node.at(5, "restart", attempt=2, reason=hidden)
+    node.at(
+        6, "stacks", folded=[{"ranks": [0], "stack": hidden}], suspect={"node": 0, "rank": 0, "why": hidden}
+    )
+    node.at(7, "end", exit_code=1, by="training", label=hidden, cause=hidden, words=f"ValueError: {hidden}")
+    events = tmp_path / "j-events.jsonl"
+    events.write_text(node.text())
+    made = page_of([events], tmp_path / "report.html", own=True)
+    shown = made.text + made.end + "".join(made.restarts)
+    assert set(MARKS) & set(shown) == set()
+    assert "ValueError: eviltxt.exe" in made.end
+    emoji = "\U0001f468\u200d\U0001f469"
+    assert printable(f"a\u200cb {emoji}") == f"a\u200cb {emoji}", "joiners belong to words"
 
 
 KINDS = [

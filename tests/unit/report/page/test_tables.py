@@ -62,10 +62,75 @@ class TestIncidents:
         assert len(page.rows("incidents")) == min(60, count)
         assert re.findall(r"and -?\d+ more", page.english) == ([more] if more else [])
 
+    def happened(self, *nodes: Writer | str) -> list[tuple[str, str]]:
+        """Node and details of each row."""
+        return [(row[1], row[3]) for row in seen(*nodes).rows("incidents")]
+
+    def test_each_row_has_its_nodes_and_follows_its_reason(self) -> None:
+        """The clock of node 1 is a second behind; the rehearsal writes its own events last."""
+        first, second = node_with(), node_with(1)
+        first.at(50, "stop", reason="rank 3 ended with exit code 1")
+        second.at(49, "stop", reason="node 0, rank 3: ValueError: x")
+        first.at(60, "stop", reason="SIGTERM received")
+        second.at(60, "stop", reason="SIGTERM received")
+        rows = [
+            (61, "stop", {"reason": "SIGINT received"}),
+            (65, "fault", {"target": "node 1", "fault": "lost"}),
+        ]
+        job = Writer(0, 10**12)
+        for at, kind, fields in rows:
+            job.at(at, kind, **fields)
+        assert self.happened(first, second, job.text().replace('"node": 0', '"node": null')) == [
+            ("0", "rank 3 ended with exit code 1"),
+            ("1", "node 0, rank 3: ValueError: x"),
+            ("0–1", "SIGINT received"),
+            ("0–1", "SIGTERM received"),
+            ("1", "node 1 · lost"),
+        ]
+
+    def test_an_incident_of_the_job_is_on_the_node_that_it_names(self) -> None:
+        node = processes(2)
+        job = Writer(0, 10**12)
+        job.at(3, "stop", reason="node 7 ended with exit code 1")
+        job.at(4, "fault", target="rank 1", fault="killed")
+        job.at(5, "fault", target="", fault="lost node=1 at=3s")
+        assert self.happened(node, job.text().replace('"node": 0', '"node": null')) == [
+            ("7", "node 7 ended with exit code 1"),
+            ("0", "rank 1 · killed"),
+            ("1", "lost node=1 at=3s"),
+        ]
+
+    def test_a_rerun_of_the_boot_command_is_an_event_of_the_job(self) -> None:
+        runs = []
+        for number in range(2):
+            for run in range(2):
+                node = Writer(number, 10**12)
+                node.phase("job", 50 * run, 50 * run + 1)
+                node.at(50 * run + 9, "stop", reason="SIGTERM received")
+                runs.append(node.text())
+        rows = [(at[:5], *row) for at, *row in seen("".join(runs)).rows("incidents")]
+        assert rows == [
+            ("9.0 s", "0–1", "stop", "SIGTERM received"),
+            ("50.0 ", "0–1", "boot command run again", ""),
+            ("59.0 ", "0–1", "stop", "SIGTERM received"),
+        ]
+
+    def test_each_restart_of_the_job_is_a_row_also_for_the_same_reason(self) -> None:
+        nodes = [node_with(number) for number in range(2)]
+        for node in nodes:
+            for attempt in range(2):
+                node.at(10 + 20 * attempt, "stop", reason="node 9, rank 3: x")
+                node.at(12 + 20 * attempt, "restart", attempt=attempt + 2, reason="node 9, rank 3: x")
+        rows = [row[:3] for row in seen(*nodes).rows("incidents")]
+        assert [(at[:4], node, kind) for at, node, kind in rows] == [
+            ("10.0", "0–1", "stop"), ("12.0", "0–1", "restart"), ("30.0", "0–1", "stop"), ("32.0", "0–1", "restart"),
+        ]  # fmt: skip
+
     def test_a_cell_has_at_most_200_characters(self) -> None:
         node = node_with()
         node.at(1, "fault", target="x" * 100, fault="y" * 100)
-        assert len(seen(node).rows("incidents")[0][3]) == 200
+        text = seen(node).rows("incidents")[0][3]
+        assert (len(text), text[-2:]) == (200, "y…")
 
 
 class TestData:

@@ -8,32 +8,23 @@ DIR/...                      the checkpoint, then the framework's pointer to it
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-from ma_boot.errors import CheckpointDamaged, ConfigError
-from ma_boot.node.checkpoints.disk import content_crc, inside, own_directory, seen_at_once, tree
+from ma_boot.errors import ConfigError
+from ma_boot.node.checkpoints.disk import own_directory, seen_at_once, tree
+from ma_boot.node.checkpoints.downloads.verified_files import VerifiedFiles
 from ma_boot.node.checkpoints.layouts.layout import Layout
 from ma_boot.node.checkpoints.layouts.recognition import read_layout, recognise
 from ma_boot.node.checkpoints.records.documents import Documents
 from ma_boot.node.checkpoints.records.manifest import Checkpoint, CheckpointFile
 from ma_boot.node.checkpoints.steps import Files
 from ma_boot.wording import Message, ProgressLine
-from path_mapping.errors import Corrupted, NoSpace, NotFound, Replaced, printable
 from path_mapping.localfs.atomic_file import check_contained, make_directories
-from path_mapping.planning.local_tree import SpaceNeed, free_space, local_entry, shortages
-from path_mapping.planning.plan import Copy
 from path_mapping.transfer.scheduler import Progress
-from path_mapping.transfer.transfer import FailedCopy, fetch_files
-from path_mapping.workers.retry import RetriedStore, RetryPolicy
-
-# Seconds for which a download is retried before the object is checked for damage, which retries do not
-# repair.
-AT_ONCE = 1.0
 
 
 @dataclass(frozen=True)
@@ -67,16 +58,17 @@ class Restorer:
         if layout is None:
             return 0, 0
         wanted = self._wanted(chosen, layout) if chosen is not None else ()
-        kept = {file.path for file in wanted if file.path in local and self._is(self.root / file.path, file)}
-        downloaded = self._fetch([file for file in wanted if file.path not in kept])
+        files = VerifiedFiles(self.root, self.documents, self.progress)
+        kept = {file.path for file in wanted if file.path in local and files.has(file)}
+        missing = [file for file in wanted if file.path not in kept]
+        downloaded = files.fetch(missing)
         self._set_aside(layout, [path for path in local if path not in kept])
-        self._move_in(layout, [file for file in wanted if file.path not in kept])
+        # Data before metadata.
+        files.move_in(layout.in_order([file.path for file in missing]))
         for path, text in layout.marker_files([file.path for file in wanted]).items():
             check_contained(self.root / path, self.root)
             _write(self.root / path, text)
-        shutil.rmtree(inside(self.root, "restoring"), ignore_errors=True)
-        with suppress(OSError):  # not empty
-            os.rmdir(inside(self.root, "restoring").parent)
+        files.close()
         return downloaded
 
     def _layout(self, chosen: Checkpoint | None, local: Files) -> Layout | None:
@@ -113,75 +105,6 @@ class Restorer:
         needed = layout.needed(list(files), self.ranks) if self.ranks else list(files)
         return tuple(files[path] for path in needed if not layout.is_pointer(path))
 
-    def _is(self, path: Path, file: CheckpointFile) -> bool:
-        """Returns whether a file has the size and checksum of the manifest."""
-        local = local_entry(path)
-        if local is None or local.file_size != file.size:
-            return False
-        try:
-            return content_crc(path, self.documents.to.check) == file.crc64
-        except OSError:
-            return False
-
-    def _fetch(self, wanted: Sequence[CheckpointFile]) -> tuple[int, int]:
-        """Downloads and verifies files, beside their places; reuses downloads of an interrupted run."""
-        scratch, place = inside(self.root, "restoring"), self.documents.place
-        # A store without requests, a directory, has no ETags that could be compared at the download.
-        has_etags = self.documents.to.store.signer is not None
-        copies = []
-        for file in wanted:
-            path, key = scratch / file.path, place.prefix + file.key
-            if not self._is(path, file):
-                etag = f'"{file.etag}"' if file.etag and has_etags else ""
-                copies.append(Copy(str(path), str(scratch), place.bucket, key=key, size=file.size, etag=etag))
-        if not copies:
-            return 0, 0
-        need = SpaceNeed()
-        for copy in copies:
-            need = need.plus(copy.size, None)
-        short = shortages({self.root: need}, {self.root: free_space(self.root)})
-        if short:
-            raise NoSpace(short)
-        make_directories(scratch)
-        self._download(copies)
-        for file in wanted:
-            path = scratch / file.path
-            if not self._is(path, file):
-                path.unlink()
-                url = printable(f"{place}{file.key}")
-                raise CheckpointDamaged(f"{url}: its content is not the one that was published")
-        return len(copies), sum(copy.size for copy in copies)
-
-    def _download(self, copies: Sequence[Copy]) -> None:
-        """Downloads files; looks for damage after a second of retries, and only then retries patiently."""
-        patient = self.documents.to
-        for to in (RetriedStore(patient.store, patient.cancel, RetryPolicy(AT_ONCE)), patient):
-            failures = fetch_files(copies, to, self.progress).failed
-            for failed in failures:
-                self._judge(failed)
-            if not failures:
-                return
-            copies = [failed.copy for failed in failures]
-        raise failures[0].error
-
-    def _judge(self, failed: FailedCopy) -> None:
-        """Raises `CheckpointDamaged` if the object is damaged, and the error is not one of the network."""
-        copy, error = failed
-        url = printable(copy.url)
-        if isinstance(error, NotFound):
-            raise CheckpointDamaged(f"{url} is gone") from error
-        if isinstance(error, Replaced):
-            raise CheckpointDamaged(f"{url} was replaced") from error
-        if isinstance(error, Corrupted):
-            raise CheckpointDamaged(str(error)) from error
-        stored = self.documents.to.store.find(copy.bucket, copy.key)
-        if stored is None:
-            raise CheckpointDamaged(f"{url} is gone") from error
-        if stored.size != copy.size:
-            raise CheckpointDamaged(f"{url} has {stored.size} bytes, expected {copy.size}") from error
-        if copy.etag and stored.version.strip('"') != copy.etag.strip('"'):
-            raise CheckpointDamaged(f"{url} was replaced") from error
-
     def _set_aside(self, layout: Layout, paths: Sequence[str]) -> None:
         """Moves files of other steps out of the way of loaders, and deletes pointers."""
         for path in filter(layout.is_pointer, paths):
@@ -201,14 +124,6 @@ class Restorer:
             named = ", ".join(step.name for step in steps[-3:])
             files = f"{len(old)} files of step {named}, which do not belong to the restored checkpoint"
             self.say(ProgressLine(f"moved aside to {aside}: {files}"))
-
-    def _move_in(self, layout: Layout, fetched: Sequence[CheckpointFile]) -> None:
-        """Moves the downloaded files into their places, data before metadata."""
-        scratch = inside(self.root, "restoring")
-        for path in layout.in_order([file.path for file in fetched]):
-            check_contained(self.root / path, self.root)
-            make_directories((self.root / path).parent)
-            os.rename(scratch / path, self.root / path)
 
 
 def _write(path: Path, text: str) -> None:

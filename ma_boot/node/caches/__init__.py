@@ -1,0 +1,1 @@
+"""Compile caches: restored before the training, published for later starts of the same code."""

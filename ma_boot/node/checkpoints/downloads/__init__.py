@@ -1,0 +1,1 @@
+"""Brings the files of published checkpoints to the disk."""

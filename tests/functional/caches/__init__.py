@@ -1,0 +1,1 @@
+"""Compile caches in a store, and in jobs."""

@@ -1,0 +1,1 @@
+"""Compile caches: options, keys and variables."""
