@@ -116,6 +116,14 @@ class ConfigError(BootError):
     exit_code = ExitCode.CONFIG
 
 
+class RepeatedFailure(BootError):
+    """Earlier starts of the job have failed in the same way; the exit code is that of their failure."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
 class NotExecutable(BootError):
     """The command exists, but cannot be executed."""
 

@@ -86,7 +86,7 @@ def _complain(message: str, code: int) -> int:
 COMMANDS = {
     "run": (
         "ma_boot.cli.run:run",
-        "Boots this node of a job: inputs, rank table, one process per device, outputs.",
+        "Boots this node of a job: inputs, rank table, processes, outputs.",
     ),
     "rank-table": (
         "ma_boot.cli.rank_table:rank_table",

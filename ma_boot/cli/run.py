@@ -33,7 +33,7 @@ _ENVIRONMENT_OPTIONS = ("python", "conda_env", "source")
 )
 @click.pass_context
 def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
-    """Boots this node of a job: inputs, rank table, one process per device, outputs.
+    """Boots this node of a job: inputs, rank table, processes, outputs.
 
     COMMAND is a .py file, -m MODULE, a .sh file or a program.
 

@@ -92,10 +92,10 @@ def manifest(
     pods = PodJob(
         job=_with_secrets_apart(job),
         image=image,
-        options=code.options if code else job.options,
+        options=code.options if code else job.boot_options,
         command=code.command if code else job.command,
         code=(code.url, code.directory.name) if code else None,
-        grace=_grace(ctx, job.options, job.environment),
+        grace=_grace(ctx, job.boot_options, job.environment),
         secret=secret_name or f"{job.name}-secrets",
         obs_endpoint=environ.get("OBS_ENDPOINT", ""),
         namespace=namespace or "",

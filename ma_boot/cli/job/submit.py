@@ -74,7 +74,7 @@ def described_job(
     job = with_settings(job, changes, problems)
     problems += [
         job.problem(f"options: {wrong.option}", wrong.text)
-        for wrong in read_job_options(run, job.options).problems
+        for wrong in read_job_options(run, job.boot_options).problems
     ]
     options, command = split_words(run, words[1:] if is_file else words)
     problems += [

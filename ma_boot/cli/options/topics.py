@@ -88,10 +88,18 @@ TOPICS = (
     ),
     Topic(
         "running",
-        "output, restarts, hangs and stopping of the processes",
+        "output, hangs and stopping of the processes",
         (
-            "ma_boot --tee first --max-restarts 3 train.py",
+            "ma_boot --tee first train.py",
             "ma_boot --hang-timeout 1800 --hang-action stop train.py",
+        ),
+    ),
+    Topic(
+        "restarts",
+        "restarts after failures, in place and by the platform",
+        (
+            "ma_boot --max-restarts 3 train.py",
+            "ma_boot --max-restarts 3 --retry-on 'lease .* expired' train.py",
         ),
     ),
     Topic(
@@ -126,7 +134,8 @@ FAULT is a kind followed by KEY=VALUE pairs, separated by spaces.
   a rank      kill [signal=SEGV], raise, hang [for=TIME]: rank=R,
               and at=TIME or line=K of its output
   a node      lost, stop [grace=TIME]: node=N; rescheduled [node=N];
-              restart [signal=TERM]: and at=TIME or phase=NAME;
+              restart [signal=TERM]: and at=TIME or phase=NAME,
+              or times=N after failures of the job's own;
               absent node=N; bad-card node=N [at=TIME]
   rank table  table-late for=TIME, table-lacks pod=N [for=TIME]: [node=N]
   OBS         obs-503, obs-expired, obs-slow, obs-hang: [method=GET]

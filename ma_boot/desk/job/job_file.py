@@ -18,6 +18,7 @@ from ma_boot.desk.job.readers import (
     read_json_object,
     read_options,
     read_patterns,
+    read_retry,
     read_text,
     read_texts,
     read_texts_by_name,
@@ -95,6 +96,12 @@ class JobFile:
         read_url, None, "where the platform puts logs; `ma_boot job report` needs it"
     )
     retries: int = _key(read_count(0, 128), 0, "restarts by the platform after a fault, 0 to 128")
+    retry: tuple[str, ...] = _key(
+        read_retry,
+        (),
+        "regular expressions for messages of failures, before the rules of `ma_boot`: `when: [REGEX]` is "
+        "worth a restart, `never: [REGEX]` is not",
+    )
     time_limit: int = _key(
         read_hours, 0, "the platform stops the job after this: `24h`, `3d`; see `should_save()`"
     )
@@ -111,6 +118,11 @@ class JobFile:
         "`manifest: {spec: {queue: vision}}`; `null` removes a field",
     )
     lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def boot_options(self) -> tuple[str, ...]:
+        """The options of the boot command: those of the file, and the expressions for failures."""
+        return (*self.options, *self.retry)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -150,7 +162,7 @@ KEYS: Mapping[str, Mapping[str, Any]] = {
 # Maximum number of unknown keys with a message of their own; a file of another kind has hundreds.
 _EACH = 5
 # Readers of keys whose value is a dict NAME: VALUE.
-_BY_NAME = (read_channels, read_texts_by_name, read_options, read_json_object)
+_BY_NAME = (read_channels, read_texts_by_name, read_options, read_json_object, read_retry)
 
 
 def parse_job(text: str) -> tuple[JobFile, list[JobProblem]]:

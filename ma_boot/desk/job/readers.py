@@ -20,6 +20,8 @@ _SHOWN = 60
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 # What every reader of YAML, 1.1 or 1.2, takes for a text without quotes.
 PLAIN = re.compile(r"(?i)(?!(?:yes|no|on|off|true|false|null)$)[a-z](?:[a-z0-9_./-]|[ :](?![ :]|$))+")
+# Keys of `retry`. YAML 1.1 reads `on` as true.
+_RETRY = {"when": "--retry-on", "never": "--no-retry-on"}
 _SHELL = {"|", "||", "&", "&&", ";", ";;", "<", ">", ">>", "(", ")"}
 
 
@@ -197,6 +199,18 @@ def read_options(key: str, value: Value, problems: list[JobProblem]) -> tuple[st
             continue
         for text in read_texts(f"{key}: {name}", item, problems):
             words += [f"--{name}={text}"]
+    return tuple(words)
+
+
+def read_retry(key: str, value: Value, problems: list[JobProblem]) -> tuple[str, ...]:
+    """Reads expressions for failures, `when` they are worth a restart or `never`, into options of ma_boot."""
+    words: list[str] = []
+    for name, item in pairs_of(key, value, problems):
+        where = f"{key}: {name}"
+        if name not in _RETRY:
+            problems.append(JobProblem(item.line, where, f"expected {' or '.join(_RETRY)}"))
+            continue
+        words += [f"{_RETRY[name]}={text}" for text in read_texts(where, item, problems)]
     return tuple(words)
 
 

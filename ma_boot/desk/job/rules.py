@@ -87,7 +87,7 @@ def _texts(job: JobFile) -> Iterator[JobProblem]:
         yield job.problem("image", f"found {job.image!r}, expected ORGANIZATION/NAME:TAG in SWR")
     if job.workspace and not _WORKSPACE.fullmatch(job.workspace):
         yield job.problem("workspace", f"found {job.workspace!r}, expected 0 or an id of 32 characters")
-    for word in (*job.options, *job.command):
+    for word in (*job.boot_options, *job.command):
         if "\n" in word or "\r" in word:
             yield job.problem("command", f"found a line break in {word!r}, which the job form refuses")
 

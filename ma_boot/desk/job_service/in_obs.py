@@ -63,7 +63,7 @@ def job_code(job: JobFile, cwd: str, problems: list[JobProblem]) -> JobCode:
             size = sum((directory / file).stat().st_size for file in files)
     except BootError as error:
         problems.append(job.problem("code-dir" if isinstance(error, ConfigError) else "command", str(error)))
-    options = tuple(_in_code(job, word, directory, cwd, problems) for word in job.options)
+    options = tuple(_in_code(job, word, directory, cwd, problems) for word in job.boot_options)
     url = code_place(job, directory.name) if job.code_url else ObsUrl("unknown", "")
     return JobCode(directory, files, ignored=ignored, bytes=size, url=url, command=command, options=options)
 

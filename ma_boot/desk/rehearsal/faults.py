@@ -3,6 +3,7 @@
 FAULT  := KIND [KEY=VALUE]...          one fault; `--fault` may be given several times
 kill, raise, hang                      a rank: rank=R, and when: at=TIME after its start, or line=K of its log
 absent, lost, bad-card, rescheduled, restart    a node, or the job: node=N, and when: at=TIME, or phase=NAME
+restart, rescheduled                   with times=N: after a failure of the job, N times at most
 stop                                   SIGTERM as phase=NAME begins or at=TIME; SIGKILL after grace=TIME
 table-late, table-lacks                the rank table, of all nodes or of node=N; for=TIME
 obs-503, obs-expired, obs-slow, ...    responses of OBS: method=GET, key=TEXT (a substring), times=N
@@ -51,6 +52,11 @@ class Fault:
     times: int | None = None
 
     @property
+    def follows_failures(self) -> bool:
+        """True if the platform starts the job again after it has failed, instead of an injection."""
+        return self.kind in AFTER_FAILURES and self.times is not None
+
+    @property
     def stage(self) -> str:
         """The part that it breaks: `rank`, `node`, `table`, `obs` or `disk`."""
         return KINDS[self.kind].stage
@@ -95,9 +101,9 @@ KINDS: dict[str, Kind] = {
     ),
     "rescheduled": Kind(
         "node", "the node is rebuilt elsewhere, the others restart; without node= all are rebuilt",
-        (), ("node", *_WHEN_NODE),
+        (), ("node", "times", *_WHEN_NODE),
     ),
-    "restart": Kind("node", "the boot command runs again in place", (), ("signal", *_WHEN_NODE)),
+    "restart": Kind("node", "the boot command runs again in place", (), ("signal", "times", *_WHEN_NODE)),
     "stop": Kind("node", "SIGTERM, then SIGKILL after the grace period", (), ("node", "grace", *_WHEN_NODE)),
     "table-late": Kind("table", "the file does not exist before that", ("lasts",), ("node",)),
     "table-lacks": Kind("table", "completed, but lacks a pod", ("pod",), ("node", "lasts")),
@@ -109,6 +115,8 @@ KINDS: dict[str, Kind] = {
 }  # fmt: skip
 
 
+# Kinds with `times=`: the platform starts a job again that has failed by itself, as often at most.
+AFTER_FAILURES = ("rescheduled", "restart")
 # Reasons why faults of a kind or of a stage cannot be injected into containers.
 NOT_IN_CONTAINERS = {
     "bad-card": "npu-smi is the image's own",
@@ -163,6 +171,8 @@ def _parsed(text: str) -> tuple[Fault | None, list[str]]:
     problems += [
         f"{_KEY_OF.get(name, name)}= is missing: expected {_KEYS[name].expected}" for name in missing
     ]
+    if kind in AFTER_FAILURES and "times" in values and {"at", "phase", "signal"} & values.keys():
+        problems.append("expected times= alone: the job fails by itself, so nothing is injected")
     if sum(name in values for name in ("at", "line", "phase")) > 1:
         problems.append("expected only one of at=, line=, phase=")
     return (None if problems else Fault(kind, **values)), problems

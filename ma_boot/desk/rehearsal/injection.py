@@ -95,7 +95,7 @@ class Injector:
 
     def __init__(self, faults: Sequence[Fault], note: Callable[[Fault, str | None], None]) -> None:
         self.restarts_job: Fault | None = None
-        self._pending = [fault for fault in faults if fault.kind in INJECTED]
+        self._pending = [fault for fault in faults if fault.kind in INJECTED and not fault.follows_failures]
         self._note = note
         self._scheduled: list[tuple[float, PlannedSignal]] = []  # times on the monotonic clock
 

@@ -156,6 +156,8 @@ def why_not_injected(fault: Fault, state: JobState) -> str:
         return f"rank {fault.rank} had already ended"
     if fault.stage == "obs":
         return "no such request was made"
+    if fault.follows_failures:
+        return "the job has not failed"
     if fault.stage == "node" and not state.has_started(fault):
         return "not every node was started"
     nodes = state.nodes_of(fault)

@@ -86,6 +86,8 @@ class JobRun:
         self._injected = InjectedFaults(context.journal)
         self._injector = Injector(self._faults, self._injected.note)
         self._leftovers = Leftovers()
+        # Restarts of the job after failures.
+        self._restarts = 0
         # Contents of the nodes' rank table files.
         self._written: dict[int, str] = {}
         if setup.obs is not None:
@@ -110,6 +112,7 @@ class JobRun:
                 self._leftovers.kill(self._context.journal.say)
             watch.poll()
             fault, self._injector.restarts_job = self._injector.restarts_job, None
+            fault = fault or self._restart_after(result)
             if fault is None or result.succeeded or self._context.inbox.stops:
                 missing = self._injected.missing(self._faults)
                 return FinishedJob(
@@ -123,6 +126,15 @@ class JobRun:
             kept = [node for node, count in enumerate(counts) if count.started > 1]
             self._replace_containers([node for node in range(len(counts)) if node not in kept])
             self._context.journal.say(f"the platform starts the job again ({fault})")
+
+    def _restart_after(self, result: RunResult) -> Fault | None:
+        """Returns the fault by which the platform starts the job again after this end; None for none."""
+        fault = next((fault for fault in self._faults if fault.follows_failures), None)
+        if fault is None or result.succeeded or self._restarts >= (fault.times or 0):
+            return None
+        self._restarts += 1
+        self._injected.note(fault)
+        return fault
 
     def _run_start(self, counts: tuple[StartCounts, ...], kept: Sequence[int], watch: Watch) -> RunResult:
         context = self._context

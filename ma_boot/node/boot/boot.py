@@ -127,14 +127,16 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
                 phase.detail = state.job.summary()
             # Before any download: a missing command or environment is reported at once.
             with journal.phase("environment") as phase:
-                training = _set_up(state)
+                training = _select_environment(state)
+                state = reached.boot = _with_ledger(state, training)
+                training = _set_up(state, training)
                 phase.detail = training.origin
             # Inputs are downloaded while the rank table is awaited.
             downloading = downloading_inputs(state.transfers, journal, inbox)
             with downloading as check, journal.phase("rank table") as phase:
                 placement, table, job = _find_ranks(state, check)
                 state = reached.boot = state._replace(job=job)
-                peers.meet(placement, table, job, request.run.channel_port)
+                _meet(state, placement, table)
                 write_table(placement, table, job)
                 # With another rendezvous the ranks follow the node numbers, not the table.
                 if request.launch.rendezvous == "rank-table":
@@ -162,7 +164,7 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
             reached.error = limit_reached(caught) or caught
         ending = _end(request, context, peers, reached)
         cause, agreed = peers.root_cause(ending)
-        return ending._replace(cause=cause, agreed=agreed)
+        return _noted(ending._replace(cause=cause, agreed=agreed), reached)
 
 
 def _take_token(context: ProcessContext) -> tuple[ProcessContext, str]:
@@ -199,6 +201,21 @@ def _end(request: BootRequest, context: ProcessContext, peers: JobPeers, reached
     # After the uploads: a peer may have failed meanwhile, and then this node has not succeeded.
     judged = peers.restarts.judged(run) if run is not None else None
     return reached.ending(inbox.stops, judged, lost or empty, form)
+
+
+def _meet(boot: Boot, placement: Placement, table: RankTable | None) -> None:
+    """Takes the ranks and servers of all nodes, once they are known."""
+    boot.peers.meet(placement, table, boot.job, boot.request.run.channel_port)
+    if boot.ledger is not None:
+        boot.ledger.meet(placement, table, boot.job)
+
+
+def _noted(ending: Ending, reached: Reached) -> Ending:
+    """Writes the ending of this start to the job's ledger, where there is one."""
+    boot = reached.boot
+    if boot is not None and boot.ledger is not None:
+        boot.ledger.note_end(ending, reached.checkpoints, boot.peers.restarts.ends)
+    return ending
 
 
 def _are_outputs_expected(reached: Reached, is_stopped: bool) -> bool:
@@ -302,10 +319,21 @@ def _check_before(boot: Boot) -> None:
     report_channels(context.environ, journal.warn)
 
 
-def _set_up(boot: Boot) -> TrainingEnvironment:
+def _with_ledger(boot: Boot, training: TrainingEnvironment) -> Boot:
+    """Begins the ledger of this start, where the job has a place for it.
+
+    Raises `RepeatedFailure` if the start would repeat the failure of earlier ones.
+    """
+    if not (has_checkpoints(boot.transfers) or boot.request.run.ledger):
+        return boot
+    from ma_boot.node.boot.ledger_phase import open_ledger
+
+    return boot._replace(ledger=open_ledger(boot, training.python))
+
+
+def _set_up(boot: Boot, training: TrainingEnvironment) -> TrainingEnvironment:
     """Returns the training's environment, after the setup that runs once before its processes."""
     request, context, job = boot.request, boot.context, boot.job
-    training = _select_environment(boot)
     command = check_command(
         request.command,
         training,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest
@@ -12,11 +12,15 @@ from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.report.journal import Journal
 
+if TYPE_CHECKING:
+    from ma_boot.node.boot.start_ledger import LedgerOfStart
+
 
 class Boot(NamedTuple):
     """The boot of one node of a job, from the moment at which the job is known.
 
-    `context` has no token of the channel. `transfers` are None without a path mapping.
+    `context` has no token of the channel. `transfers` are None without a path mapping, `ledger` where the job
+    has none, and on all nodes but node 0.
     """
 
     request: BootRequest
@@ -24,6 +28,7 @@ class Boot(NamedTuple):
     peers: JobPeers
     job: JobEnvironment
     transfers: NodeTransfers | None = None
+    ledger: LedgerOfStart | None = None
 
     @property
     def inbox(self) -> SignalInbox:

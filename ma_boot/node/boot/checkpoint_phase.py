@@ -92,6 +92,11 @@ class NodeCheckpoints:
         newest = (output.publisher.newest_complete for output in self.outputs)
         return " ".join(complete.step for complete in newest if complete is not None)
 
+    def saved_at(self) -> float | None:
+        """Returns since when the newest complete steps are known, on the monotonic clock; None for none."""
+        newest = (output.publisher.newest_complete for output in self.outputs)
+        return max((complete.since for complete in newest if complete is not None), default=None)
+
     def seconds_away(self) -> float:
         """Returns for how many seconds OBS has been away between attempts, 0 if it was reached."""
         return 0.0 if self._away_since is None else time.monotonic() - self._away_since

@@ -13,6 +13,7 @@ RANK_ORDERS = ("pod", "server")
 _environment = partial(option, topic="environment")
 _ranks = partial(option, topic="ranks")
 _running = partial(option, topic="running")
+_restarts = partial(option, topic="restarts")
 
 
 @option_group
@@ -132,6 +133,19 @@ def _parse_pattern(text: str) -> str:
     return text
 
 
+def _parse_expression(text: str) -> str:
+    from ma_boot.node.peers.user_patterns import parse_expression  # most jobs have no expression
+
+    return parse_expression(text)
+
+
+def _parse_url(text: str) -> str:
+    from path_mapping.mapping.routes import ObsUrl  # likewise
+
+    ObsUrl.typed(text)
+    return text
+
+
 @option_group
 class RunOptions(NamedTuple):
     """Options for the running processes; times are in seconds.
@@ -141,12 +155,37 @@ class RunOptions(NamedTuple):
     """
 
     stop_timeout: float = _running(15.0, "Time between SIGTERM and SIGKILL.", kind=SECONDS)
-    max_restarts: int = _running(
+    max_restarts: int = _restarts(
         0,
         "Restart all processes after a failure, on all nodes; several nodes need a job token.",
         kind=whole("N"),
     )
-    start_seconds: float = _running(
+    retry_on: tuple[str, ...] = _restarts(
+        (),
+        "Restart for failures whose message has this, whatever the rules say.",
+        kind=ValueKind("REGEX", _parse_expression),
+        multiple=True,
+        separator="\n",
+    )
+    no_retry_on: tuple[str, ...] = _restarts(
+        (),
+        "Never restart for failures whose message has this.",
+        kind=ValueKind("REGEX", _parse_expression),
+        multiple=True,
+        separator="\n",
+    )
+    ledger: str | None = _restarts(
+        None,
+        "URL of the job's ledger; default: beside its checkpoints.",
+        kind=ValueKind("URL", _parse_url),
+        variable_only=True,
+    )
+    ignore_ledger: bool = _restarts(
+        False,
+        "Start even if earlier starts have failed in the same way.",
+        variable_only=True,
+    )
+    start_seconds: float = _restarts(
         10.0, "Do not restart after a failure earlier than this.", kind=SECONDS, variable_only=True
     )
     time_limit: float = _running(
@@ -200,7 +239,7 @@ class RunOptions(NamedTuple):
         kind=SECONDS,
         variable_only=True,
     )
-    reset_file: str | None = _running(
+    reset_file: str | None = _restarts(
         None,
         "MindCluster's reset.json, if it is not at /user/restore/reset/config.",
         kind=FILE,

@@ -18,7 +18,7 @@ from ma_boot.node.boot.recorder_phase import recording
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
 from ma_boot.node.observe.failure_evidence import FailedPlogs, PortWatch
 from ma_boot.node.observe.hangs.hang_detector import HangDetector, HangOptions
-from ma_boot.node.observe.metrics.progress import has_step
+from ma_boot.node.observe.metrics.progress import last_step
 from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
 from ma_boot.node.observe.reset import ResetWatch
 from ma_boot.node.observe.saving.save_agreement import SaveAgreement
@@ -98,7 +98,14 @@ def train(run: TrainingRun) -> RunResult:
 def _run_attempts(run: TrainingRun) -> RunResult:
     """Runs attempts until one succeeds, or a further one cannot help; returns the result of the last one."""
     journal, restarts, options = run.boot.journal, run.boot.peers.restarts, run.options
-    restarts.begin(RestartPolicy(options.max_restarts, options.start_seconds))
+    restarts.begin(
+        RestartPolicy(
+            options.max_restarts,
+            options.start_seconds,
+            retry_on=options.retry_on,
+            no_retry_on=options.no_retry_on,
+        )
+    )
     workers: Sequence[WorkerSpec] = run.plan.workers
     for attempt in itertools.count(1):
         # For trainings that count their restarts (docs/supervision.md).
@@ -111,6 +118,7 @@ def _run_attempts(run: TrainingRun) -> RunResult:
             if result.succeeded or not options.max_restarts:
                 break
             verdict = _decide(run, result, workers)
+            _note_in_ledger(run, result, verdict)
             if not verdict.again:
                 journal.say(f"attempt {attempt}: {result.summary()}; no restart: {verdict.why}")
                 return result._replace(stopped_for=restarts.failure_to_restart(verdict.why))
@@ -243,13 +251,26 @@ def _save_requests(run: TrainingRun, attempt: int) -> SaveRequests | None:
     return requests
 
 
+def _note_in_ledger(run: TrainingRun, result: RunResult, verdict: Verdict) -> None:
+    """Notes an attempt that another one follows; the last one is noted at the end of the node."""
+    ledger, restarts = run.boot.ledger, run.boot.peers.restarts
+    if ledger is None:
+        return
+    ledger.verdict = verdict
+    if verdict.again:
+        from ma_boot.node.boot.start_ledger import AttemptFacts
+
+        ledger.note(AttemptFacts(result, restarts.cause, run.checkpoints, restarts.ends))
+        ledger.verdict = None
+
+
 def _attempt_end(attempt: int, result: RunResult) -> AttemptEnd:
     """Returns this node's report on an attempt, by how its processes have ended."""
     failure, final = result.first_failure, ""
     if result.not_started is not None or result.left:
         not_started = result.not_started is not None
         final = Message("a process could not be started" if not_started else "a process could not be killed")
-    stepped = any(has_step(ended.output) for ended in result.exits)
+    stepped = any(last_step(ended.output) is not None for ended in result.exits)
     return AttemptEnd(
         attempt,
         final=final,

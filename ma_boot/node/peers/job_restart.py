@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Callable, NamedTuple
 
+from ma_boot.node.peers.user_patterns import first_match
 from ma_boot.report.cause import LONGEST_WORDS, LOST_PEER, Cause, readable
 from ma_boot.wording import Message, text_in
 
@@ -52,10 +53,15 @@ class FailureSignature(NamedTuple):
 
 
 class RestartPolicy(NamedTuple):
-    """Limits of restarts: their number, and the seconds before which a failure is not worth one."""
+    """Limits of restarts: their number, and the seconds before which a failure is not worth one.
+
+    `retry_on` and `no_retry_on` are the user's expressions for failures that are, or are not, worth one.
+    """
 
     budget: int = 0
     start_seconds: float = 0.0
+    retry_on: tuple[str, ...] = ()
+    no_retry_on: tuple[str, ...] = ()
 
 
 class Evidence(NamedTuple):
@@ -85,11 +91,12 @@ def decide(
     rule is worth a restart, and uses up the budget.
     """
     evidence = Evidence(ends, cause, earlier, policy)
+    is_wanted = first_match(policy.retry_on, evidence.text) is not None
     for rule, reason in RULES:
-        why = reason(evidence)
+        why = reason(evidence) if rule in _ABOVE_THE_USER or not is_wanted else ""
         if why:
             return Verdict(attempt, False, why, rule)
-    rule = "transient" if _is_transient(cause) else "unknown"
+    rule = RETRY_ON if is_wanted else "transient" if _is_transient(cause) else "unknown"
     return Verdict(attempt, True, str(cause) if cause is not None else Message.of("the ranks hung"), rule)
 
 
@@ -98,10 +105,37 @@ def signature_of(ends: Mapping[int, AttemptEnd], cause: Cause | None) -> Failure
     whole = max((end.whole for end in ends.values()), key=_natural_order, default="")
     if cause is None:
         return FailureSignature("", "", whole)
-    words = cause.words
+    return FailureSignature(common_words(cause.words), cause.place, whole)
+
+
+def common_words(words: str) -> str:
+    """Returns the words of a cause without the parts that differ each time."""
     # The words may be cut in the middle of a number.
     words = words.rstrip("0123456789.:") if len(words) == LONGEST_WORDS else words
-    return FailureSignature(_VARYING.sub("#", words), cause.place, whole)
+    return _VARYING.sub("#", words)
+
+
+def failure_kind(ends: Mapping[int, AttemptEnd], cause: Cause | None, policy: RestartPolicy) -> str:
+    """Returns the kind of a failure, which decides whether a later start of the job is worth its price."""
+    evidence = Evidence(ends, cause, (), policy)
+    if _excluded_by_user(evidence):
+        return NO_RETRY_ON
+    if first_match(policy.retry_on, evidence.text) is not None:
+        return RETRY_ON
+    if _broken_node(evidence):
+        return HARDWARE
+    if _configuration(evidence):
+        return CONFIGURATION
+    if _is_transient(cause):
+        return "transient"
+    return DETERMINISTIC if _is_deterministic(cause) else "unknown"
+
+
+def _excluded_by_user(evidence: Evidence) -> str:
+    expression = first_match(evidence.policy.no_retry_on, evidence.text)
+    if expression is None:
+        return ""
+    return Message.of("the failure matches --no-retry-on {}: {}", expression, str(evidence.cause))
 
 
 def _broken_node(evidence: Evidence) -> str:
@@ -171,15 +205,20 @@ def _used_up(evidence: Evidence) -> str:
     return Message.of("the job's {} restarts are used up", budget)
 
 
+HARDWARE, CONFIGURATION, DETERMINISTIC = "hardware", "configuration", "deterministic"
+RETRY_ON, NO_RETRY_ON = "retry-on", "no-retry-on"
 # Rules against a restart; the first one that returns a reason decides.
 RULES: tuple[tuple[str, Callable[[Evidence], str]], ...] = (
-    ("hardware", _broken_node),
+    (NO_RETRY_ON, _excluded_by_user),
+    (HARDWARE, _broken_node),
     ("processes", _stuck_processes),
-    ("configuration", _configuration),
+    (CONFIGURATION, _configuration),
     ("start-up", _too_short),
     ("repeated", _repeated),
     ("budget", _used_up),
 )
+# Rules that hold for a failure of --retry-on, too: no restart is possible, or allowed.
+_ABOVE_THE_USER = (NO_RETRY_ON, "processes", "budget")
 CONFIGURATION_CODES = {
     2: Message("wrong use of the command"),
     64: Message("wrong use of the command"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ma_boot.node.peers.job_restart import AttemptEnd, RestartPolicy, Verdict
 from ma_boot.node.peers.peer_exchange import PeerExchange
@@ -26,7 +26,9 @@ class RestartCoordinator:
     def __init__(self, exchange: PeerExchange, inbox: SignalInbox) -> None:
         self._exchange = exchange
         self._inbox = inbox
-        self._cause: Cause | None = None
+        # Root cause of the last attempt, and the reports of all nodes; node 0 has decided by them.
+        self.cause: Cause | None = None
+        self.ends: Mapping[int, AttemptEnd] = {}
         # True once a rule has decided against another attempt.
         self._is_final = False
         self._has_left = False
@@ -93,7 +95,8 @@ class RestartCoordinator:
             self._inbox.check()
             time.sleep(POLL_SECONDS)
         # A verdict without a rule is no decision of node 0: a peer has gone, or did not answer.
-        self._cause, self._is_final = cause, bool(verdict.rule) and not verdict.again
+        self.cause, self._is_final = cause, bool(verdict.rule) and not verdict.again
+        self.ends = exchange.agreement.ends
         if is_leader:
             exchange.send_agreement(cause)
         if verdict.again:
@@ -117,8 +120,8 @@ class RestartCoordinator:
         """
         if not self.is_joint or (self._inbox.stops and not self._is_final):
             return None
-        if self._cause is not None:
-            return _failure_by(self._cause)
+        if self.cause is not None:
+            return _failure_by(self.cause)
         return self._exchange.agreement.failure or ExitStatus(1, "training", why)
 
     def judged(self, run: RunResult) -> RunResult:

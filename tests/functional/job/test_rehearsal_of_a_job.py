@@ -88,7 +88,7 @@ def test_variables_of_the_shell_set_no_option_of_the_job(project: Path) -> None:
 
 def test_all_mistakes_of_the_file_and_its_options_are_reported_together(project: Path) -> None:
     (project / "job.yaml").write_text(
-        "nodes: 0\noptions:\n  rendevous: torch\n  tee: some\n  preflight: maybe\n  local: true\nretry: 3\n"
+        "nodes: 0\noptions:\n  rendevous: torch\n  tee: some\n  preflight: maybe\n  local: true\nretires: 3\n"
     )
     ended = ma_boot(project, "--local", "--job", "job.yaml")
     assert ended.code == 78
@@ -99,7 +99,7 @@ def test_all_mistakes_of_the_file_and_its_options_are_reported_together(project:
         "  - line 4: options: tee: found 'some', expected all, first, none, or ranks such as 0,3",
         "  - line 5: options: preflight: expected true or false",
         "  - line 6: options: local: no such option of a job; see ma_boot --help all",
-        "  - line 7: retry: no such key; did you mean retries?",
+        "  - line 7: retires: no such key; did you mean retries?",
     ]
 
 

@@ -161,6 +161,9 @@ OF_A_FORM = {
     "tee": ["all", "first", "none", "0,3"],
     "metrics": ["off", "1", "2.5", "3600"],
     "metric": ["loss=a: ([0-9.]+)", "lr=\\S+\n_x=[:=]"],
+    "retry_on": ["lease expired", "a:b\n[0-9]+ x"],
+    "no_retry_on": ["bad label", "x|y"],
+    "ledger": ["obs://bucket/ledger"],
     "metrics_port": ["0", "127.0.0.1:9400", "[::1]:65535"],
 }
 

@@ -23,6 +23,9 @@ environment: {SIZE: 1_000, A: "x y"}
 secrets: [OBS_ACCESS_KEY_ID]
 log-url: obs://bucket/log/
 retries: 3
+retry:
+  when: lease expired
+  never: [bad label, "[0-9]+ classes"]
 time-limit: 2d
 workspace: "0"
 request: {spec: {schedule_policy: {priority: 2}}}

@@ -46,6 +46,7 @@ def test_each_key_is_read() -> None:
         secrets=("OBS_ACCESS_KEY_ID",),
         log_url=ObsUrl("bucket", "log/"),
         retries=3,
+        retry=("--retry-on=lease expired", "--no-retry-on=bad label", "--no-retry-on=[0-9]+ classes"),
         time_limit=48,
         workspace="0",
         request={"spec": {"schedule_policy": {"priority": 2}}},
@@ -319,3 +320,14 @@ def test_hyper_parameter_is_the_same_word_for_a_shell() -> None:
     assert set("azAZ09_.,:/=+-%@é") <= set(taken)
     printed = subprocess.run(["sh", "-c", f"printf %s --x={taken}"], capture_output=True, check=True).stdout
     assert printed.decode() == f"--x={taken}"
+
+
+def test_expressions_for_failures_are_options_of_the_boot_command() -> None:
+    job, problems = parse_job("options: {tee: first}\nretry: {when: [lease expired]}\n")
+    assert job.boot_options == ("--tee=first", "--retry-on=lease expired")
+    assert with_settings(job, ["retry.never=bad label"], problems).retry == (
+        "--retry-on=lease expired",
+        "--no-retry-on=bad label",
+    )
+    assert problems == []
+    assert mistakes_in("retry: {always: x}\n")[0] == "line 1: retry: always: expected when or never"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ma_boot.node.observe.metrics.progress import has_step
+from ma_boot.node.observe.metrics.progress import last_step
 from ma_boot.node.peers.job_restart import (
     AttemptEnd,
     FailureSignature,
@@ -63,7 +63,7 @@ def verdicts(recorded: Recorded, with_progress: bool = False) -> list[Verdict]:
         )
         cause = cause_of(causes_of([exit], 0, 0.0))
         whole = str(attempt) if with_progress else ""
-        ends = {0: AttemptEnd(attempt, whole=whole, seconds=61.0, stepped=has_step(output))}
+        ends = {0: AttemptEnd(attempt, whole=whole, seconds=61.0, stepped=last_step(output) is not None)}
         decided.append(decide(attempt, ends, RestartPolicy(MANY, 10.0), cause, earlier))
         earlier.append(signature_of(ends, cause))
     return decided

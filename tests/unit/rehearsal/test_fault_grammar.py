@@ -35,7 +35,11 @@ def faults(draw: st.DrawFn) -> Fault:
     """Any fault that a job of 32 nodes with 8 devices each can have."""
     kind = draw(st.sampled_from(sorted(KINDS)))
     when = draw(st.sampled_from(["at", "line", "phase"]))
+    if "times" in KINDS[kind].takes and KINDS[kind].stage == "node" and draw(st.booleans()):
+        return Fault(kind, times=draw(VALUES["times"]))
+    when = when if KINDS[kind].stage != "node" else draw(st.sampled_from(["at", "phase"]))
     taken = [name for name in KINDS[kind].takes if name == when or name not in ("at", "line", "phase")]
+    taken = [name for name in taken if name != "times" or KINDS[kind].stage != "node"]
     chosen = [
         *KINDS[kind].needs,
         *draw(st.lists(st.sampled_from(taken), unique=True) if taken else st.just([])),
@@ -104,6 +108,8 @@ def test_all_mistakes_are_told_at_once_with_what_was_expected() -> None:
             "expected at most one fault per rank table",
         ),
         (["absent node=1", "table-late for=1s node=0"], "expected at most one fault per rank table"),
+        (["restart times=2 phase=run"], "expected times= alone"),
+        (["rescheduled times=2 node=1"], None),
         (["absent node=1", "absent node=0"], "expected fewer than the job's 2 nodes"),
     ],
 )

@@ -131,6 +131,7 @@ def test_signals_of_each_kind() -> None:
         ("kill rank=1 line=9", 2, "rank 1 printed only 0 lines"),
         ("kill rank=1 at=9s", 2, "rank 1 had already ended"),
         ("obs-503", 2, "no such request was made"),
+        ("restart times=2", 2, "the job has not failed"),
         ("table-lacks pod=1", 2, "the job had already ended"),
         ("lost node=1", 1, "not every node was started"),
         ("stop phase=outputs", 2, "phase outputs did not begin on every such node"),

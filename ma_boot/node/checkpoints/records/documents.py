@@ -44,29 +44,29 @@ class Documents:
         """Returns the state of an object; None if it does not exist."""
         return self.to.find(self.place.bucket, key)
 
-    def read(self, key: str) -> Any | None:
-        """Reads a document; returns None if it does not exist, is not JSON, or is too long."""
+    def read(self, key: str, most: int = MOST_BYTES) -> Any | None:
+        """Reads a document; returns None if it does not exist, is not JSON, or has more than `most` bytes."""
         try:
-            return json.loads(self.to.retrying(lambda: self._content(key)))
+            return json.loads(self.to.retrying(lambda: self._content(key, most)))
         except (NotFound, ValueError, RecursionError):
             return None
 
-    def _content(self, key: str) -> bytes:
-        """Returns the content of an object; raises `ValueError` if it is too long, and `StoreError`."""
+    def _content(self, key: str, most: int) -> bytes:
+        """Returns the content of an object; raises `ValueError` as soon as it is too long, and `StoreError`."""
         content = bytearray()
         # An abandoned iterator ends its request.
         for piece in self.to.store.read(self.place.bucket, key):
             content += piece
-            if len(content) > MOST_BYTES:
-                raise ValueError(f"{key} has more than {MOST_BYTES:,} bytes")
+            if len(content) > most:
+                raise ValueError(f"{key} has more than {most:,} bytes")
         return bytes(content)
 
-    def read_all(self, keys: Sequence[str]) -> list[Any | None]:
+    def read_all(self, keys: Sequence[str], most: int = MOST_BYTES) -> list[Any | None]:
         """Reads documents, several at a time; returns them in the order of the keys."""
         if len(keys) < 2:
-            return [self.read(key) for key in keys]
+            return [self.read(key, most) for key in keys]
         with ThreadPoolExecutor(min(READERS, len(keys))) as pool:
-            return list(pool.map(self.read, keys))
+            return list(pool.map(lambda key: self.read(key, most), keys))
 
     def write(self, key: str, document: Any) -> None:
         """Stores a document."""

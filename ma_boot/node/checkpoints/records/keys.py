@@ -175,6 +175,11 @@ class Place(NamedTuple):
         """Prefix of the notes on removals in progress."""
         return f"{self.prefix}{OWN}/removals/"
 
+    @property
+    def ledger(self) -> str:
+        """Prefix of the keys of the ledger of all jobs."""
+        return f"{self.prefix}{OWN}/ledger/"
+
     def of_attempt(self, attempt: Attempt, name: str) -> str:
         """Returns the key of a document of an attempt."""
         return f"{self.attempts}{attempt.inverted}/{name}"

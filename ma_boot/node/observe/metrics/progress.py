@@ -297,10 +297,10 @@ class TrainingProgress:
         return given
 
 
-def has_step(output: str) -> bool:
-    """Tells if the end of an output has a step of a training, in a known form."""
+def last_step(output: str) -> int | None:
+    """Returns the last step of a training in the end of an output; None if there is none in a known form."""
     text = output.encode() + b"\n"
-    return TrainingProgress().read(len(text), text, 0.0).step is not None
+    return TrainingProgress().read(len(text), text, 0.0).step
 
 
 def _values(pattern: Pattern, match: re.Match[bytes]) -> dict[str, float]:
