@@ -76,8 +76,8 @@ def explain_unknown_program(
     if word in _SHELL_BUILTINS:
         return f"{word} is a command of the shell, and ma_boot runs none: put the commands into a .sh file"
     is_file_name = word.endswith((".py", ".sh")) or os.sep in word or word.startswith("-")
-    # A rehearsal finds the training's python by itself, so `python` needs no program of this name.
-    if word == "python" or is_file_name or has_own_environment or shutil.which(word, path=path):
+    # `python` is the training's, also where only python3 is on PATH.
+    if is_file_name or word == "python" or has_own_environment or shutil.which(word, path=path):
         return None
     for script in (word, f"{word}.py", f"{word}.sh"):
         if os.path.isfile(script):

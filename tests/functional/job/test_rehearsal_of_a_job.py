@@ -80,7 +80,7 @@ def test_variables_of_the_shell_set_no_option_of_the_job(project: Path) -> None:
     ended = ma_boot(project, *REHEARSE, "--plan", more={"MABOOT_NODES": "3", "MABOOT_STOP_TIMEOUT": "9"})
     assert ended.code == 0, ended.output
     assert "MABOOT_NODES: not used" not in ended.output, "the file has the number of nodes"
-    assert "node 1: 2 processes, world size 4" in ended.output
+    assert "nodes 0-1: 2 processes each, world size 4" in ended.output
     assert "node 2" not in ended.output
     noted = ma_boot(project, *REHEARSE, "--plan", more={"MABOOT_TEE": "first", "MABOOT_HANG_TIMEOUT": "9"})
     assert "note: MABOOT_HANG_TIMEOUT: not used, as the job would not have it" in noted.output
