@@ -20,7 +20,7 @@ from ma_boot.node.boot.checkpoint_phase import (
     open_checkpoints,
     sending_outputs,
 )
-from ma_boot.node.boot.environment_phase import NodeSetup, check_command, training_command
+from ma_boot.node.boot.environment_phase import selected_environment, set_up, training_command
 from ma_boot.node.boot.job_phase import (
     check_container,
     empty_outputs,
@@ -40,12 +40,11 @@ from ma_boot.node.boot.launch_phase import (
 )
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.rank_table_phase import find_ranks, own_ranks, planned_by_route, write_table
-from ma_boot.node.boot.request import BootRequest, boot_command, without_own
+from ma_boot.node.boot.request import BootRequest, boot_command
 from ma_boot.node.boot.run_phase import TrainingRun, check_restarts, train
 from ma_boot.node.boot.stray_files import Look, planned_look, report_stray_files
 from ma_boot.node.environment.patch import applied
-from ma_boot.node.environment.software import read_software
-from ma_boot.node.environment.training_environment import TrainingEnvironment, select_environment
+from ma_boot.node.environment.training_environment import TrainingEnvironment
 from ma_boot.node.launch.launch_plan import LaunchPlan, Node, Placement
 from ma_boot.node.launch.node_variables import explain_unexpanded
 from ma_boot.node.observe.reset import ResetWatch, reset_watch
@@ -53,7 +52,6 @@ from ma_boot.node.peers.job_peers import JobPeers
 from ma_boot.node.transfers.downloads import downloading_inputs
 from ma_boot.node.transfers.mapping import (
     NodeTransfers,
-    configured_store,
     inputs_of,
     job_mapping,
     job_transfers,
@@ -70,7 +68,6 @@ from ma_boot.platform.modelarts.platform_programs import call_post_stop, start_s
 from ma_boot.platform.rank_table import RankTable
 from ma_boot.processes.children import stop_leftovers, stop_setup
 from ma_boot.processes.control_group import limit_reached
-from ma_boot.redact import remember_secrets
 from ma_boot.report.exit_report import Ending, exit_status
 from ma_boot.report.result import RunResult
 
@@ -127,9 +124,9 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
                 phase.detail = state.job.summary()
             # Before any download: a missing command or environment is reported at once.
             with journal.phase("environment") as phase:
-                training = _select_environment(state)
+                training = selected_environment(state)
                 state = reached.boot = _with_ledger(state, training)
-                training = _set_up(state, training)
+                training = set_up(state, training)
                 phase.detail = training.origin
             # Inputs are downloaded while the rank table is awaited.
             downloading = downloading_inputs(state.transfers, journal, inbox)
@@ -145,8 +142,7 @@ def boot(request: BootRequest, context: ProcessContext) -> Ending:
                 phase.detail = own_ranks(placement)
             checkpoints = reached.checkpoints = _restored_checkpoints(state, placement, table)
             cache = reached.cache = open_cache(state, training)
-            variables = {**checkpoints.variables, **cache.restore(training.environ)}
-            training = training._replace(environ=applied(training.environ, variables))
+            training = _with_restored(training, checkpoints, cache)
             with journal.phase("launch") as phase:
                 plan = _plan(state, training, placement)
                 _make_room(state, plan)
@@ -267,7 +263,7 @@ def plan_only(request: BootRequest, context: ProcessContext) -> LaunchPlan:
     job = this_job(request.job, context.environ, context.hostname)
     state = Boot(request, context, JobPeers("", context.inbox, context.journal), job)
     job_mapping(request.transfers.path_mapping, context.cwd, job)
-    training = _select_environment(state)
+    training = selected_environment(state)
     placement, _, job = _find_ranks(state, context.inbox.check)
     return _plan(state._replace(job=job), training, placement, waits=False)
 
@@ -331,51 +327,6 @@ def _with_ledger(boot: Boot, training: TrainingEnvironment) -> Boot:
     return boot._replace(ledger=open_ledger(boot, training.python))
 
 
-def _set_up(boot: Boot, training: TrainingEnvironment) -> TrainingEnvironment:
-    """Returns the training's environment, after the setup that runs once before its processes."""
-    request, context, job = boot.request, boot.context, boot.job
-    command = check_command(
-        request.command,
-        training,
-        context.cwd,
-        job=job,
-        inputs=inputs_of(boot.transfers),
-        by_mpi=request.launch.rendezvous == "mpi",
-    )
-    setup = NodeSetup(context, job)
-    if request.environment.requirements is not None:
-        training = setup.install_packages(request.environment.requirements, training)
-    training = setup.run_pre_start(command.code if command else None, training)
-    remember_secrets(training.environ)
-    training = setup.install_operators(
-        training, lambda: configured_store(request.transfers, context.environ, context.cwd)
-    )
-    versions = read_software(training.python, job.job_dir)
-    boot.journal.event("software", versions=versions)
-    return training
-
-
-def _select_environment(boot: Boot) -> TrainingEnvironment:
-    options, root, context = boot.request.environment, boot.request.transfers.obs_root, boot.context
-    environ = without_own(context.environ)
-    # `path_mapping.file` in the training reads the same store as ma_boot.
-    if root is not None:
-        environ["PATH_MAPPING_OBS_ROOT"] = os.path.join(context.cwd, root)
-    training = select_environment(
-        options.python,
-        options.conda_env,
-        options.source,
-        environ=environ,
-        home=boot.job.home,
-        inbox=context.inbox,
-        say=context.journal.say,
-        cwd=context.cwd,
-        job_dir=boot.job.job_dir,
-    )
-    remember_secrets(training.environ)
-    return training
-
-
 def _restored_checkpoints(boot: Boot, placement: Placement, table: RankTable | None) -> NodeCheckpoints:
     """Restores the checkpoints to resume from."""
     if boot.transfers is None or not has_checkpoints(boot.transfers):
@@ -392,6 +343,14 @@ def _restored_checkpoints(boot: Boot, placement: Placement, table: RankTable | N
     checkpoints = open_checkpoints(phase, placement, table, boot.job)
     checkpoints.restore()
     return checkpoints
+
+
+def _with_restored(
+    training: TrainingEnvironment, checkpoints: NodeCheckpoints, cache: NodeCache
+) -> TrainingEnvironment:
+    """Restores the compile cache; the variables lead the training to it and to the restored checkpoints."""
+    variables = {**checkpoints.variables, **cache.restore(training.environ)}
+    return training._replace(environ=applied(training.environ, variables))
 
 
 def _reset(boot: Boot, placement: Placement) -> ResetWatch | None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ma_boot.errors import BootError, Stopped, described
+from ma_boot.errors import BootError, CommandNotFound, Stopped, described
 from ma_boot.node.boot.boot_state import Boot
-from ma_boot.node.boot.environment_phase import training_command
 from ma_boot.node.environment.training_environment import TrainingEnvironment
 from ma_boot.node.transfers.mapping import NodeTransfers, inputs_of, outputs_of
 from ma_boot.node.transfers.progress import TransferProgress, cancel_and_wait
@@ -27,7 +26,6 @@ from path_mapping.errors import PathMappingError
 
 if TYPE_CHECKING:
     from ma_boot.node.caches.compile_cache import CompileCache, Restored
-    from ma_boot.node.environment.code_digest import CodeDigest
 
 PHASE = "compile cache"
 # Seconds; max. time to find and restore a cache, and to publish it after the training.
@@ -206,16 +204,20 @@ def open_cache(boot: Boot, training: TrainingEnvironment) -> NodeCache:
 def _open(boot: Boot, transfers: NodeTransfers, training: TrainingEnvironment) -> OpenCache | None:
     from ma_boot.node.caches.cache_key import cache_key, read_machine_facts
     from ma_boot.node.caches.compile_cache import CacheTarget, CompileCache
+    from ma_boot.node.environment.code_digest import code_root, digest_of_code
+    from ma_boot.node.environment.command import find_code
     from ma_boot.node.environment.software import read_software
 
     route, base = transfers.mapping.caches[0], transfers.base
     routes = (*inputs_of(transfers), *outputs_of(transfers), route)
     left_out = [*(str(each.path(base)) for each in routes), boot.job.log_dir]
-    # The platform's copy of the code, or the script's directory where there is none.
-    script = training_command(boot.request.command, training, boot.context.cwd, boot.job).code or ""
-    # The "code" of a program such as /usr/bin/bash is a directory in PATH.
-    programs = training.environ.get("PATH", "").split(":")
-    code = _code_digest([boot.job.job_dir, "" if script in programs else script], left_out)
+    command, job, cwd = boot.request.command, boot.job, boot.context.cwd
+    script = None
+    with suppress(CommandNotFound):  # the launch reports it
+        script = find_code(command, cwd, job.job_dir)
+    root = code_root(script, job.job_dir, cwd, job.home)
+    # Without a script, it is what the platform has copied.
+    code = digest_of_code(root or job.job_dir, left_out)
     if not code.digest:
         boot.journal.warn(f"compile cache: not used, as the code is unknown: {code.why}")
         return None
@@ -235,15 +237,6 @@ def _reason(error: Exception) -> str:
     """Returns the reason of a failure; the class of an unexpected error is part of it."""
     is_expected = isinstance(error, (PathMappingError, BootError, OSError))
     return str(error) if is_expected else described(error)
-
-
-def _code_digest(places: Sequence[str], left_out: Sequence[str]) -> CodeDigest:
-    """Returns the digest of the first of these directories that has one, or why the first has none."""
-    from ma_boot.node.environment.code_digest import CodeDigest, digest_of_code
-
-    found = [digest_of_code(place, left_out) for place in places if place and os.path.isdir(place)]
-    unknown = found[0] if found else CodeDigest("", why="there is no code directory")
-    return next((digest for digest in found if digest.digest), unknown)
 
 
 def _make_directories(opened: OpenCache, environ: Mapping[str, str]) -> Mapping[str, str]:

@@ -14,15 +14,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from ma_boot.errors import CommandNotFound, ConfigError
+from ma_boot.node.boot.boot_state import Boot
 from ma_boot.node.boot.process_context import ProcessContext
+from ma_boot.node.boot.request import without_own
 from ma_boot.node.environment.command import find_command, find_file, find_program
 from ma_boot.node.environment.command_words import TrainingCommand
 from ma_boot.node.environment.patch import applied
 from ma_boot.node.environment.shell import drop_long_variables, environment_after
-from ma_boot.node.environment.training_environment import TrainingEnvironment, prepare_packages
+from ma_boot.node.environment.software import read_software
+from ma_boot.node.environment.training_environment import (
+    TrainingEnvironment,
+    prepare_packages,
+    select_environment,
+)
+from ma_boot.node.transfers.mapping import configured_store, inputs_of
 from ma_boot.node.transfers.transfer_errors import to_boot_error
 from ma_boot.platform.modelarts.job import JobEnvironment
 from ma_boot.processes.children import run_child
+from ma_boot.redact import remember_secrets
 from path_mapping.errors import PathMappingError
 
 if TYPE_CHECKING:
@@ -193,3 +202,49 @@ def _fetch(url: str, directory: str, store: Store) -> None:
         raise ConfigError(f"{OPERATOR}: {error}") from error
     except PathMappingError as error:
         raise to_boot_error(error) from error
+
+
+def selected_environment(boot: Boot) -> TrainingEnvironment:
+    """Returns the environment that the options select. Raises `ConfigError` and `Stopped`."""
+    options, root, context = boot.request.environment, boot.request.transfers.obs_root, boot.context
+    environ = without_own(context.environ)
+    # `path_mapping.file` in the training reads the same store as ma_boot.
+    if root is not None:
+        environ["PATH_MAPPING_OBS_ROOT"] = os.path.join(context.cwd, root)
+    training = select_environment(
+        options.python,
+        options.conda_env,
+        options.source,
+        environ=environ,
+        home=boot.job.home,
+        inbox=context.inbox,
+        say=context.journal.say,
+        cwd=context.cwd,
+        job_dir=boot.job.job_dir,
+    )
+    remember_secrets(training.environ)
+    return training
+
+
+def set_up(boot: Boot, training: TrainingEnvironment) -> TrainingEnvironment:
+    """Returns the training's environment, after the setup that runs once before its processes."""
+    request, context, job = boot.request, boot.context, boot.job
+    command = check_command(
+        request.command,
+        training,
+        context.cwd,
+        job=job,
+        inputs=inputs_of(boot.transfers),
+        by_mpi=request.launch.rendezvous == "mpi",
+    )
+    setup = NodeSetup(context, job)
+    if request.environment.requirements is not None:
+        training = setup.install_packages(request.environment.requirements, training)
+    training = setup.run_pre_start(command.code if command else None, training)
+    remember_secrets(training.environ)
+    training = setup.install_operators(
+        training, lambda: configured_store(request.transfers, context.environ, context.cwd)
+    )
+    versions = read_software(training.python, job.job_dir)
+    boot.journal.event("software", versions=versions)
+    return training

@@ -10,8 +10,9 @@ from ma_boot.node.boot.request import boot_command
 from ma_boot.node.boot.start_ledger import LedgerOfStart, LedgerRun
 from ma_boot.node.checkpoints.options import options_of
 from ma_boot.node.checkpoints.records.keys import Place
+from ma_boot.node.environment.code_digest import code_root
 from ma_boot.node.environment.command import find_code, find_file
-from ma_boot.node.environment.run_digest import code_root, digest_of, run_digest
+from ma_boot.node.environment.run_digest import digest_of, run_digest
 from ma_boot.node.transfers.mapping import configured_store, inputs_of, outputs_of
 from ma_boot.report.job_ledger import RunDigest
 from path_mapping.mapping.routes import ObsUrl, Route

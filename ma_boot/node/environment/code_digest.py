@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,10 @@ from ma_boot.node.environment.software import commit_of
 # Bounds of a directory: a larger one has data in it, and hashing it would delay the start.
 MOST_FILES = 20_000
 MOST_BYTES = 256 << 20
+# Hidden directories and files that tools make; other hidden ones may be settings of the training.
+_HIDDEN_NO_CODE = re.compile(
+    r"\.(git|hg|svn|ma_boot|cache|nv|triton|venv|tox|idea|vscode|ipynb_checkpoints|\w+_cache|DS_Store|nfs\w+|.+\.sw.)"
+)
 # Hexadecimal digits of a digest, as many as two starts of one job need to differ.
 DIGITS = 16
 _PIECE = 1 << 20  # bytes of one read
@@ -58,6 +63,27 @@ def combine(files: Iterable[CodeFile]) -> str:
     return total.hexdigest()[:DIGITS]
 
 
+def code_root(code: str | None, job_dir: str, cwd: str, home: str) -> str:
+    """Returns the directory with all code of a job, whose script is in `code`; empty if it is not known.
+
+    A script in a directory below often imports what is beside that directory.
+    """
+    if code is None:
+        return ""
+    code, job_dir, cwd = map(os.path.realpath, (code, job_dir, cwd))
+    if _is_below(code, job_dir):
+        return job_dir
+    for directory in (Path(code), *Path(code).parents):
+        if (directory / ".git").exists():
+            return str(directory)
+    is_project = _is_below(code, cwd) and cwd not in ("/", os.path.realpath(home))
+    return cwd if is_project else code
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip(os.sep) + os.sep)
+
+
 def digest_of_code(directory: str, left_out: Sequence[str] = ()) -> CodeDigest:
     """Returns the digest of the files below a directory, without generated files and the paths `left_out`.
 
@@ -91,12 +117,17 @@ def _walk(top: str, skipped: set[str]) -> Iterator[tuple[str, str]]:
         with os.scandir(os.path.join(top, below)) as entries:
             for entry in entries:
                 name = os.path.join(below, entry.name)
-                if entry.path in skipped or is_generated(name):
+                if entry.path in skipped or _is_no_code(name):
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(name)
                 elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
                     yield entry.path, name
+
+
+def _is_no_code(path: str) -> bool:
+    name = os.path.basename(path)
+    return is_generated(path) and (name[0] != "." or _HIDDEN_NO_CODE.fullmatch(name) is not None)
 
 
 def _hash_file(path: str, most: int) -> tuple[str, int]:

@@ -8,20 +8,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ma_boot import __version__
+from ma_boot.node.environment.code_digest import digest_of_code
 from ma_boot.redact import is_secret
 from ma_boot.report.job_ledger import RunDigest
 
-# Limits of a directory of code; one with more is unknown.
-MOST_FILES = 10_000
-MOST_BYTES = 64 << 20
-# Bytes; of a larger file the size and the time of its last change stand for the content.
-LARGE_FILE = 1 << 20
-# Directories and files that a run makes itself.
-_MADE_BY_RUNS = ("__pycache__", ".git", ".ma_boot", "kernel_meta", "ma_boot-rehearsal")
 # Variables that a platform or a shell sets anew for each start, and ma_boot's own, which are in the command.
 # MABOOT_SUBMISSION is the same in all starts of a job, and another one if a person submits it again.
 _OF_A_START = re.compile(
@@ -43,7 +37,7 @@ def digest_of(parts: Iterable[str]) -> str:
 
 def run_digest(
     code: str, command: str, mapping: str | None, python: str, *, environ: Mapping[str, str],
-    without: Collection[str] = (),
+    without: Sequence[str] = (),
 ) -> RunDigest:  # fmt: skip
     """Returns the digests of a start.
 
@@ -52,7 +46,7 @@ def run_digest(
     """
     variables = sorted(item for item in environ.items() if not _OF_A_START.match(item[0]))
     return RunDigest(
-        code=_of_code(Path(code), set(map(os.path.realpath, without))) if code else "",
+        code=digest_of_code(code, without).digest if code else "",
         command=digest_of([command]),
         mapping=_of_file(mapping) if mapping is not None else digest_of([]),
         image=_of_image(python, environ.get("PYTHONPATH", "")),
@@ -63,63 +57,6 @@ def run_digest(
 def _value(name: str, value: str) -> str:
     """Returns the value of a variable; of a secret 16 bits, which show a change but not the secret."""
     return digest_of([value])[:4] if is_secret(name, value) else value
-
-
-def code_root(code: str | None, job_dir: str, cwd: str, home: str) -> str:
-    """Returns the directory with all code of a job, whose script is in `code`; empty if it is not known.
-
-    A script in a directory below often imports what is beside that directory.
-    """
-    if code is None:
-        return ""
-    code, job_dir, cwd = map(os.path.realpath, (code, job_dir, cwd))
-    if _is_below(code, job_dir):
-        return job_dir
-    for directory in (Path(code), *Path(code).parents):
-        if (directory / ".git").exists():
-            return str(directory)
-    is_project = _is_below(code, cwd) and cwd not in ("/", os.path.realpath(home))
-    return cwd if is_project else code
-
-
-def _is_below(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip(os.sep) + os.sep)
-
-
-def _of_code(root: Path, without: Collection[str]) -> str:
-    """Returns the digest of all files of a directory; empty if it is too large, or cannot be read."""
-    digest, files, size = hashlib.sha256(), 0, 0
-    try:
-        for place, directories, names in os.walk(root, onerror=_raise):
-            directories[:] = sorted(
-                name
-                for name in directories
-                if name not in _MADE_BY_RUNS and os.path.realpath(os.path.join(place, name)) not in without
-            )
-            for name in sorted(names):
-                path = Path(place, name)
-                found = path.lstat()
-                large = found.st_size > LARGE_FILE
-                files, size = files + 1, size + (0 if large else found.st_size)
-                if files > MOST_FILES or size > MOST_BYTES:
-                    return ""
-                content = _content(path, found, large)
-                digest.update(os.fsencode(path.relative_to(root)) + b"\0" + content + b"\0")
-    except OSError:
-        return ""
-    return digest.hexdigest()[:16]
-
-
-def _content(path: Path, found: os.stat_result, large: bool) -> bytes:
-    if path.is_symlink():
-        return os.fsencode(os.readlink(path))
-    if large or not path.is_file():
-        return f"{found.st_size} {found.st_mtime_ns}".encode()
-    return hashlib.sha256(path.read_bytes()).digest()
-
-
-def _raise(error: OSError) -> None:
-    raise error
 
 
 def _of_file(name: str) -> str:

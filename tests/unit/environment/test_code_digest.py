@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ma_boot.node.environment import code_digest
-from ma_boot.node.environment.code_digest import CodeFile, combine, digest_of_code
+from ma_boot.node.environment.code_digest import CodeFile, code_root, combine, digest_of_code
 
 
 def code(directory: Path, **contents: str) -> str:
@@ -46,6 +46,15 @@ def test_generated_files_and_those_left_out_do_not_change_the_digest(tmp_path: P
     assert digest_of_code(str(tmp_path), [f"{tmp_path}/out"])._replace(commit="") == before
 
 
+def test_hidden_settings_are_code(tmp_path: Path) -> None:
+    before = digest_of_code(code(tmp_path)).digest
+    (tmp_path / ".env").write_text("LR=1")
+    with_settings = digest_of_code(str(tmp_path)).digest
+    (tmp_path / ".conf").mkdir()
+    (tmp_path / ".conf" / "model.yaml").write_text("layers: 2")
+    assert len({before, with_settings, digest_of_code(str(tmp_path)).digest}) == 3
+
+
 def test_the_order_of_files_does_not_matter_and_names_are_kept_apart_from_contents() -> None:
     one, two = CodeFile("a", "1"), CodeFile("b", "2")
     assert combine([one, two]) == combine([two, one])
@@ -71,3 +80,15 @@ def test_a_directory_over_a_bound_has_no_digest(
 def test_an_empty_or_missing_directory_has_no_digest(tmp_path: Path) -> None:
     assert digest_of_code(str(tmp_path)).why == "it has no files"
     assert "No such file" in digest_of_code(str(tmp_path / "gone")).why
+
+
+def test_code_has_what_is_beside_the_directory_of_the_script(tmp_path: Path) -> None:
+    scripts = tmp_path / "project" / "scripts"
+    scripts.mkdir(parents=True)
+    project, job_dir = str(tmp_path / "project"), str(tmp_path / "job")
+    assert code_root(str(scripts), str(tmp_path), "/", "/home") == str(tmp_path), "ModelArts' code directory"
+    assert code_root(str(scripts), job_dir, project, "/home") == project, "the working directory"
+    assert code_root(str(scripts), job_dir, str(tmp_path), str(tmp_path)) == str(scripts), "but not a home"
+    assert code_root(None, job_dir, project, "/home") == ""
+    (tmp_path / "project" / ".git").mkdir()
+    assert code_root(str(scripts), job_dir, str(scripts), "/home") == project, "a repository"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.environment import run_digest as module
-from ma_boot.node.environment.run_digest import code_root, run_digest
+from ma_boot.node.environment.run_digest import run_digest
 from ma_boot.report.job_ledger import RunDigest
 
 ENVIRON = {"BATCH_SIZE": "32", "MA_CURRENT_IP": "10.0.0.1", "HOSTNAME": "a", "HF_TOKEN": "hf_secret_value_1"}
@@ -69,28 +68,7 @@ def test_each_change_changes_its_own_digest(code: Path) -> None:
     assert changed(digest(code)) == ["code", "mapping", "image"]
 
 
-@pytest.mark.parametrize(("limit", "most"), [("MOST_FILES", 1), ("MOST_BYTES", 10)])
-def test_directory_beyond_the_limits_is_unknown(
-    code: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
-) -> None:
-    monkeypatch.setattr(module, limit, most)
-    assert digest(code).code == ""
-    assert not digest(code).is_known
-
-
 def test_missing_directory_and_file_are_unknown(code: Path) -> None:
     assert digest(code / "nothing").code == ""
     (code.parent / "mapping.py").unlink()
     assert digest(code).mapping == ""
-
-
-def test_code_has_what_is_beside_the_directory_of_the_script(tmp_path: Path) -> None:
-    scripts = tmp_path / "project" / "scripts"
-    scripts.mkdir(parents=True)
-    project, job_dir = str(tmp_path / "project"), str(tmp_path / "job")
-    assert code_root(str(scripts), str(tmp_path), "/", "/home") == str(tmp_path), "ModelArts' code directory"
-    assert code_root(str(scripts), job_dir, project, "/home") == project, "the working directory"
-    assert code_root(str(scripts), job_dir, str(tmp_path), str(tmp_path)) == str(scripts), "but not a home"
-    assert code_root(None, job_dir, project, "/home") == ""
-    (tmp_path / "project" / ".git").mkdir()
-    assert code_root(str(scripts), job_dir, str(scripts), "/home") == project, "a repository"

@@ -44,24 +44,28 @@ class Documents:
         """Returns the state of an object; None if it does not exist."""
         return self.to.find(self.place.bucket, key)
 
-    def read(self, key: str, most: int = MOST_BYTES) -> Any | None:
-        """Reads a document; returns None if it does not exist, is not JSON, or has more than `most` bytes."""
+    def read(self, key: str, most: int | None = None) -> Any | None:
+        """Reads a document; returns None if it does not exist, is not JSON, or has more than `most` bytes.
+
+        Without `most`, the limit is MOST_BYTES.
+        """
         try:
             return json.loads(self.to.retrying(lambda: self._content(key, most)))
         except (NotFound, ValueError, RecursionError):
             return None
 
-    def _content(self, key: str, most: int) -> bytes:
-        """Returns the content of an object; raises `ValueError` as soon as it is too long, and `StoreError`."""
+    def _content(self, key: str, most: int | None) -> bytes:
+        """Reads an object; raises `ValueError` as soon as it is too long, and `StoreError`."""
         content = bytearray()
+        limit = MOST_BYTES if most is None else most
         # An abandoned iterator ends its request.
         for piece in self.to.store.read(self.place.bucket, key):
             content += piece
-            if len(content) > most:
-                raise ValueError(f"{key} has more than {most:,} bytes")
+            if len(content) > limit:
+                raise ValueError(f"{key} has more than {limit:,} bytes")
         return bytes(content)
 
-    def read_all(self, keys: Sequence[str], most: int = MOST_BYTES) -> list[Any | None]:
+    def read_all(self, keys: Sequence[str], most: int | None = None) -> list[Any | None]:
         """Reads documents, several at a time; returns them in the order of the keys."""
         if len(keys) < 2:
             return [self.read(key, most) for key in keys]
