@@ -154,7 +154,7 @@ soak: $(VENV)/made ## random faults, kills, renewals, rotations, two writers and
 docs: $(VENV)/made ## the documents as a site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --quiet
 
-pictures: $(VENV)/made ## the pictures of the documents, from rehearsals and benchmarks/README.md: need chromium, bubblewrap, fonts-wqy-zenhei
+pictures: $(VENV)/made ## the pictures of the documents, from rehearsals and benchmarks: need chromium, bubblewrap, fonts-wqy-zenhei
 	$(VENV)/bin/python -m tests.pictures
 
 fuzz: $(VENV)/made ## 200,000 random and mutated rank tables, of every writer

@@ -80,7 +80,7 @@ def measured(python: str, runs: int) -> dict[str, list[Sample]]:
 
 
 def table(samples: dict[str, list[Sample]]) -> str:
-    """The table of the README."""
+    """Returns the table of RESULTS.md."""
     rows = [
         "start | first step (s) | spread | cache restored in (s) | job (s) | files found | compiled | runs",
         "---|" * 7 + "---",

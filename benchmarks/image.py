@@ -104,7 +104,7 @@ def main() -> None:
     for name in (TAG, BASE):
         client.images.remove(name, force=True)
     print(table)
-    tables.write("image", table, PAGE)
+    tables.write("image", table, (PAGE,))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 Whole processes, all in one run. In each round the launchers take turns in a new random order; what counts is
 the median and its ratio to ma_boot's. A run that takes longer than `LONG_SECONDS` is not repeated; three that
 do so together are enough. What a launcher leaves behind is counted and then ended. Each table is written into
-README.md when it is complete, and on standard output; progress on the other.
+its page when it is complete, and on standard output; progress on the other.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5, help="rounds of each measurement (5)")
     parser.add_argument("--only", default=",".join(names), help=f"some of {','.join(names)}")
-    parser.add_argument("--print", action="store_true", help="leave README.md as it is")
+    parser.add_argument("--print", action="store_true", help="leave the pages as they are")
     options = parser.parse_args()
     wanted = options.only.split(",")
     if options.runs < 1 or not set(wanted) <= set(names):

@@ -5,7 +5,7 @@
 Eight ranks with two data loaders each print twenty lines a second, one of them with step and loss. ma_boot
 runs them with a sample every second and with none, in turn; the difference of its CPU time by the number of
 samples is the cost of a sample, which is then said for the default of one in ten seconds. The table is
-written into README.md.
+written into RESULTS.md.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def main() -> None:
     """Measures, and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=20.0, help="of each of six runs (20)")
-    parser.add_argument("--print", action="store_true", help="leave README.md as it is")
+    parser.add_argument("--print", action="store_true", help="leave the pages as they are")
     options = parser.parse_args()
     text = table(options.seconds)
     print(text)

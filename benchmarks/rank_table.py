@@ -71,7 +71,7 @@ def latency(directory: Path) -> float:
 
 
 def main() -> None:
-    """Measures, and writes the table into README.md."""
+    """Measures, and writes the table into the pages."""
     lines = ["| devices | ma_boot | davincirunsdk | ratio |", "|---|---|---|---|"]
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)

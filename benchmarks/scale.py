@@ -253,7 +253,7 @@ def main() -> None:
     parser.add_argument("--role", choices=["zero", "others"], help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--nodes", type=int, action="append", help="nodes of a job (32, 256, 2048)")
-    parser.add_argument("--print", action="store_true", help="leave README.md as it is")
+    parser.add_argument("--print", action="store_true", help="leave the pages as they are")
     options = parser.parse_args()
     if options.role:
         serve(options.role, options.nodes[0], options.port)

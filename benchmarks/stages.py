@@ -210,11 +210,11 @@ def table(way: str, stages: dict[str, Used], whole: dict[str, Used], md5: Used) 
 
 
 def main() -> None:
-    """Measures, and writes the tables into README.md."""
+    """Measures, and writes the tables into the pages."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--runs", type=int, default=RUNS, help=f"of each ({RUNS})")
     options.add_argument("--directory", type=Path, default=None, help="where 20 GB are free")
-    options.add_argument("--print", action="store_true", help="leave README.md as it is")
+    options.add_argument("--print", action="store_true", help="leave the pages as they are")
     asked = options.parse_args()
     texts = []
     with tempfile.TemporaryDirectory(dir=asked.directory) as directory:

@@ -1,4 +1,4 @@
-"""The first table of README.md: for each table below, ma_boot and the fastest peer that does the same. Pure.
+"""The first table of README.md: for each other table, ma_boot and the fastest peer that does the same. Pure.
 
 A peer whose exit code is wrong, or that leaves ranks or loses output, does not do the same; nor do programs
 that compare nothing (curl, cat, a shell loop).
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
 
 def summary(text: str) -> str:
-    """The table, of the tables that benchmarks/README.md has."""
+    """The table, of the tables that the pages have."""
     return "\n".join([HEAD, *(line for mark, title in TITLES.items() for line in _line(text, mark, title))])
 
 

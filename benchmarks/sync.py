@@ -2,7 +2,7 @@
 
     python benchmarks/sync.py [--runs N] [--tools ours,rclone,...] [--rows 'A down,B up,plan']
 
-A row is written into README.md when it is complete. Trees: A has 10,000 files of 16 KiB, B 4 of 512 MiB, C
+A row is written into its page when it is complete. Trees: A has 10,000 files of 16 KiB, B 4 of 512 MiB, C
 2,000 of log-normal sizes around 1 MiB. D and E are two of awslabs' aws-crt-s3-benchmarks: 10,000 files of 256
 KiB, and one of 5 GiB. Each tool is a process of its own, in turn with the others; the time
 is that of the whole process, the median of the runs; CPU is the median's, peak memory (PSS, all its
@@ -353,7 +353,7 @@ def emptied(out: Path) -> None:
 
 
 def main() -> None:
-    """Measures the rows that are asked for, and writes their tables into README.md."""
+    """Measures the rows that are asked for, and writes their tables into the pages."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the store must end, too
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -363,7 +363,7 @@ def main() -> None:
     options.add_argument("--directory", type=Path, default=None, help="where 8 GB are free")
     all_rows = ",".join([*ROWS, PLAN])
     options.add_argument("--rows", default=all_rows, help=f"some of {all_rows}")
-    options.add_argument("--print", action="store_true", help="leave README.md as it is")
+    options.add_argument("--print", action="store_true", help="leave the pages as they are")
     asked = options.parse_args()
     tools, rows = asked.tools.split(","), asked.rows.split(",")
     if wrong := [row for row in rows if row not in (*ROWS, PLAN)]:

@@ -1,4 +1,4 @@
-"""Writes tables into README.md, between marks, with the commit, the cores and the date of their figures."""
+"""Writes tables into README.md and RESULTS.md, between marks, with commit, cores and date of the figures."""
 
 from __future__ import annotations
 
@@ -6,39 +6,49 @@ import datetime
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from summary import summary
 
-README = Path(__file__).with_name("README.md")
+HERE = Path(__file__).parent
+# The first page has the summary of all.
+PAGES = (HERE / "README.md", HERE / "RESULTS.md")
 SOURCES = ("ma_boot", "path_mapping", "benchmarks/*.py")
 
 
-def write(name: str, table: str, file: Path = README, after: str = "") -> None:
+def write(name: str, table: str, pages: Sequence[Path] = PAGES, after: str = "") -> None:
     """Puts the table between the marks `<!-- name -->` and `<!-- /name -->`, in place of an earlier one.
 
-    If it has no place yet, it gets one `after` the table of that name.
-
-    The first table of the file, between the marks of `summary`, is made again.
+    If no page has a place for it yet, it gets one on the last page, `after` the table of that name, or at the
+    end if that is elsewhere. The table between the marks of `summary` is made again, from all pages.
 
     Raises `ValueError` if the marks are not there once.
     """
     start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-    text = file.read_text(encoding="utf-8")
-    if after and start not in text:
-        last = f"<!-- /{after} -->\n"
-        text = text.replace(last, f"{last}\n### {name.partition(' ')[2]}\n\n{start}\n{end}\n")
-    if text.count(start) != 1 or text.count(end) != 1:
-        raise ValueError(f"{file}: expected the marks {start} and {end} once each")
+    texts = {page: page.read_text(encoding="utf-8") for page in pages}
+    if after and not any(start in text for text in texts.values()):
+        texts[pages[-1]] = _with_place(texts[pages[-1]], name, after)
+    places = [page for page, text in texts.items() for _ in range(text.count(start))]
+    if len(places) != 1 or texts[places[0]].count(end) != 1:
+        found = ", ".join(page.name for page in pages)
+        raise ValueError(f"{found}: expected the marks {start} and {end} once each")
     between = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
     block = f"{start}\n{table.strip()}\n\n{origin()}\n{end}"
-    written = between.sub(lambda _: block, text)
+    texts[places[0]] = between.sub(lambda _: block, texts[places[0]])
+    lines = summary("".join(texts.values()))
     first = re.compile("(<!-- summary -->\n).*?(<!-- /summary -->)", re.DOTALL)
-    new = file.with_name(file.name + ".new")
-    new.write_text(
-        first.sub(lambda marks: f"{marks[1]}{summary(written)}\n{marks[2]}", written), encoding="utf-8"
-    )
-    new.replace(file)
+    texts[pages[0]] = first.sub(lambda marks: f"{marks[1]}{lines}\n{marks[2]}", texts[pages[0]])
+    for page, text in texts.items():
+        new = page.with_name(page.name + ".new")
+        new.write_text(text, encoding="utf-8")
+        new.replace(page)
+
+
+def _with_place(text: str, name: str, after: str) -> str:
+    last = f"<!-- /{after} -->\n"
+    place = f"\n### {name.partition(' ')[2]}\n\n<!-- {name} -->\n<!-- /{name} -->\n"
+    return text.replace(last, last + place) if last in text else text + place
 
 
 def origin() -> str:
@@ -59,5 +69,5 @@ def commit() -> str:
 
 
 def _git(*arguments: str) -> str:
-    root = README.parents[1]
+    root = HERE.parent
     return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout

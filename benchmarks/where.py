@@ -203,10 +203,10 @@ def table(title: str, figures: Mapping[str, float], unit: str = "", whole: bool 
 
 
 def main() -> None:
-    """Measures, and writes the tables into README.md."""
+    """Measures, and writes the tables into the pages."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--runs", type=int, default=RUNS, help=f"of each ({RUNS})")
-    options.add_argument("--print", action="store_true", help="leave README.md as it is")
+    options.add_argument("--print", action="store_true", help="leave the pages as they are")
     asked = options.parse_args()
     of_a_job = least(asked.runs, parts)
     with_python = least(asked.runs, lambda place: launchers(place, RANK, ("ma_boot", "shell loop")))

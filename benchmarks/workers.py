@@ -113,11 +113,11 @@ def _of_a_file(runs: list[Download]) -> Download:
 
 
 def main() -> None:
-    """Measures, and writes the tables into README.md."""
+    """Measures, and writes the tables into the pages."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--runs", type=int, default=RUNS, help=f"of each number of processes ({RUNS})")
     options.add_argument("--directory", type=Path, default=None, help="where a GB is free")
-    options.add_argument("--print", action="store_true", help="leave README.md as it is")
+    options.add_argument("--print", action="store_true", help="leave the pages as they are")
     asked = options.parse_args()
     downloads: dict[int, list[Download]] = {processes: [] for processes in MEASURED}
     with tempfile.TemporaryDirectory(dir=asked.directory) as directory:

@@ -15,6 +15,7 @@ from ma_boot.node.boot.request import build_request, find_conflicts
 from ma_boot.node.environment.command_words import read_command
 
 _BLOCK = re.compile(r"^```(?:\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_SHELL = re.compile(r"^( *)```sh\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"(?:\$ |exec |\w+=\S+ )*(ma_boot(?: .*)?)")
 
 
@@ -73,6 +74,20 @@ def lines_in_blocks(text: str) -> Iterator[str]:
         match = _COMMAND.fullmatch(line.strip())
         if match:
             yield re.sub(r" +(# |>>? ).*", "", match[1])
+
+
+def shell_lines(text: str) -> Iterator[str]:
+    """Yields each command of the fenced blocks for a shell, of `ma_boot` or not; a block that is a script has none."""
+    for indentation, block in _SHELL.findall(text):
+        lines = block.replace("\\\n", "").splitlines()
+        if not lines[0].startswith("#!"):
+            yield from (line.removeprefix(indentation) for line in lines if line.strip())
+
+
+def is_boot_command(line: str) -> bool:
+    """Returns True for a command that the platform starts, which needs `--local` on any other machine."""
+    words = shlex.split(line.removeprefix("exec "), comments=True)
+    return words[0] == "ma_boot" and "--local" not in words and words[1] not in commands.commands
 
 
 def find_wrong_lines(text: str) -> list[tuple[str, list[object]]]:

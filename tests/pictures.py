@@ -20,11 +20,15 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
+from ma_boot.report.console import painted
 from tests.browser.conftest import program_of_browser
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
-COLUMNS = 118
+COLUMNS = 110
+# Lines of the rehearsal that the picture of the terminal shows: the start, a step of each rank, and how it ends.
+SHOWN = r"^\$ |^\[ma_boot\] |: done in|step 1/60|ValueError: bad label|: stopping rank|: stopped because"
+HIDDEN = r"environment: done|^\[ma_boot\] (logs:|node \d)|\| |the job's cause|SIGTERM received"
 WINDOW = (1180, 720)
 LAUNCHERS = ("ma_boot", "honcho", "mpirun", "torchrun", "msrun", "davincirunsdk")
 TABLES = {"start": "8 ranks, from start to end", "failure": "from the failure of a rank to the end"}
@@ -78,7 +82,9 @@ class Rehearsed(NamedTuple):
 def main() -> None:
     """Writes all generated pictures."""
     PICTURES.mkdir(exist_ok=True)
-    (PICTURES / "launchers.svg").write_text(chart((ROOT / "benchmarks" / "README.md").read_text()))
+    (PICTURES / "launchers.svg").write_text(
+        chart("".join((ROOT / "benchmarks" / page).read_text() for page in ("README.md", "RESULTS.md")))
+    )
     with tempfile.TemporaryDirectory() as place:
         project = Path(place, "resnet")
         project.mkdir()
@@ -116,12 +122,13 @@ def rehearse(project: Path, *words: str, **variables: str) -> Rehearsed:
 
 
 def terminal(output: str) -> str:
-    """Draws a terminal with this output, without the middle of the steps; the picture loads no font."""
+    """Draws a terminal with the main lines of this output, in their colours; the picture loads no font."""
     lines = output.splitlines()
-    steps = [number for number, line in enumerate(lines) if re.search(r"step \d+/60", line)]
-    shown = [*lines[: steps[2]], "    ...", *lines[steps[-3] :]] if len(steps) > 6 else lines
+    shown = [line for line in lines if re.search(SHOWN, line) and not re.search(HIDDEN, line)]
+    steps = [number for number, line in enumerate(shown) if "step 1/60" in line]
+    text = "\n".join([*shown[: steps[1] + 1], "...", *shown[steps[-1] + 1 :]])
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    console.print(Text.from_ansi("\n".join(shown)))
+    console.print(Text.from_ansi(painted(text.encode()).decode()))
     plain = re.sub(r"@font-face \{\{.*?\n    \}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     return console.export_svg(title="a rehearsal", code_format=plain, unique_id="terminal")
 
@@ -154,7 +161,7 @@ def rows_of(text: str, table: str) -> Iterator[tuple[str, float]]:
 
 
 def chart(text: str) -> str:
-    """Bars of two tables of benchmarks/README.md."""
+    """Bars of two tables of the benchmarks."""
     parts: list[str] = []
     for number, (table, title) in enumerate(TABLES.items()):
         parts += _bars(title, sorted(rows_of(text, table), key=lambda row: row[1]), 20 + 440 * number)

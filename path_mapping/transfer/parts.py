@@ -19,7 +19,7 @@ ALONE_BYTES = 256 * MIB
 # Connections of such a transfer, and files for each of them.
 ALONE_CONNECTIONS = 16
 FILES_PER_ALONE = 4
-# Processes that can make all the requests that OBS answers: benchmarks/README.md.
+# Processes that can make all the requests that OBS answers: benchmarks/RESULTS.md.
 MOST_PROCESSES = 8
 # Connections of a process, if the round trip is short: the server works at some, this side at others.
 CONNECTIONS_EACH = 8
@@ -30,7 +30,7 @@ LARGE_PIECES = 4 * MIB
 SMALL = 256 << 10
 # Connections of all processes together.
 MOST_CONNECTIONS = 192
-# Requests per second that a process can make (benchmarks/README.md).
+# Requests per second that a process can make (benchmarks/RESULTS.md).
 REQUESTS_EACH = 4_000
 # Least files for each connection: a handshake costs several requests.
 FILES_PER_CONNECTION = 16

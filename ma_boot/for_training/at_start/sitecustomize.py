@@ -1,4 +1,4 @@
-"""Lets ma_boot read PyTorch's record of collectives while a rank hangs in one (docs/hangs.md).
+"""Lets ma_boot read PyTorch's record of collectives while a rank hangs in one (docs/supervision.md).
 
 Python imports `sitecustomize` at its start. The record of gloo can only be read inside the process, and a
 hung main thread runs no signal handler. So a thread waits in `open` of a named pipe, once `torch.distributed`

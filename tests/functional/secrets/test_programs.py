@@ -79,7 +79,7 @@ def test_the_doctor_gives_its_tools_no_secret(tmp_path: Path) -> None:
 
 @pytest.mark.invariant("Tools and child processes receive no secret by default")
 def test_children_inherit_no_secret_by_default_though_the_kernel_shows_it(tmp_path: Path) -> None:
-    """Such as the worker processes of transfers; docs/hangs.md says what other processes can read."""
+    """Such as the worker processes of transfers; docs/supervision.md says what other processes can read."""
     program = (
         "import os, subprocess; from ma_boot.cli.app import main; main(['rehearsal', 'list']); "
         "print(subprocess.run(['/usr/bin/env'], capture_output=True, text=True).stdout); "
