@@ -274,7 +274,15 @@ def test_numbers_of_nodes_have_a_limit(value: int, known: bool) -> None:
 
 @given(st.text(st.characters()))
 def test_a_page_holds_characters_of_xml_but_no_further_controls(text: str) -> None:
-    """https://www.w3.org/TR/xml/#charsets, without carriage returns and the controls that it discourages."""
+    """https://www.w3.org/TR/xml/#charsets, without carriage returns and the controls that it discourages.
+
+    Nor those that reorder or hide a text: Unicode's Bidi_Control and Zs, Zl, Zp without width.
+    """
     allowed = [(0x9, 0xA), (0x20, 0x7E), (0xA0, 0xD7FF), (0xE000, 0xFFFD), (0x10000, 0x10FFFF)]
-    kept = [char for char in text if any(least <= ord(char) <= most for least, most in allowed)]
+    hiding = {0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF}
+    kept = [
+        char
+        for char in text
+        if ord(char) not in hiding and any(least <= ord(char) <= most for least, most in allowed)
+    ]
     assert printable(text) == "".join(kept)
