@@ -17,6 +17,9 @@ _OUT_OF_DOCS = re.compile(
 _INLINE_CODE = re.compile(r"(?<!</span>)<code>([^<]*--[^<]*)</code>")  # code of a block follows a span
 _OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 _CHINESE = "zh-CN/"
+_CODE_BLOCK = re.compile(r"^( *```.*?^ *```)$", re.MULTILINE | re.DOTALL)
+# A line break inside of a Chinese sentence: a browser shows it as a blank.
+_BREAK_IN_CHINESE = re.compile(r"(?<=[\u3001-\u9fff\uff01-\uff60])\n(?=[\u3001-\u9fff\uff01-\uff60])")
 _BASE = re.compile(r'(?<="base": ")\.\.(/(?=\.\.))?')
 
 
@@ -26,8 +29,12 @@ def on_startup(**_: Any) -> None:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Removes the link to the other language, and the targets of links out of docs/."""
-    return _OUT_OF_DOCS.sub(r"\1", _OTHER_LANGUAGE.sub("", markdown, count=1))
+    """Removes the link to the other language, targets of links out of docs/, and breaks of Chinese lines."""
+    text = _OUT_OF_DOCS.sub(r"\1", _OTHER_LANGUAGE.sub("", markdown, count=1))
+    parts = _CODE_BLOCK.split(text)  # each second one is a block
+    return "".join(
+        part if number % 2 else _BREAK_IN_CHINESE.sub("", part) for number, part in enumerate(parts)
+    )
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -135,3 +135,14 @@ def test_tabs_have_names_in_the_language_of_the_page(
     opened: Open, built: Path, start: str, tabs: list[str]
 ) -> None:
     assert opened(str(built / start)).seen(".md-tabs__link")[:4] == tabs
+
+
+def test_chinese_sentences_have_no_blank_at_a_line_break_of_the_source(built: Path) -> None:
+    broken = re.compile("[\u3001-\u9fff\uff01-\uff60]\n[\u3001-\u9fff\uff01-\uff60]")
+    pages = list((built / "zh-CN").rglob("*.html"))
+    assert len(pages) > 20
+    found = {
+        page.name: broken.findall(re.sub("<pre.*?</pre>", "", page.read_text(), flags=re.DOTALL))
+        for page in pages
+    }
+    assert {name: places for name, places in found.items() if places} == {}
