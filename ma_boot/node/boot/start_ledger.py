@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Callable, NamedTuple, TypeVar
+from typing import Any, Callable, NamedTuple, TypeVar
 
 from ma_boot.errors import RepeatedFailure
 from ma_boot.node.boot.checkpoint_phase import NodeCheckpoints
@@ -49,6 +49,8 @@ from path_mapping.workers.retry import RetriedStore, RetryPolicy
 # Seconds; max. time to read the ledger, and for a write. Neither a start nor an end waits longer for it.
 READ_SECONDS = 20.0
 WRITE_SECONDS = 5.0
+# The same for each write after one that has failed.
+LOST_SECONDS = 1.0
 WITHOUT = "the job's ledger lacks an entry"
 
 Result = TypeVar("Result")
@@ -73,6 +75,14 @@ class LedgerRun(NamedTuple):
     checkpoints: tuple[Place, ...] = ()
 
 
+class Requests(NamedTuple):
+    """Requests to OBS that run in a thread, and are given up after so many `seconds`, at the `deadline`."""
+
+    task: Task[Any]
+    seconds: float
+    deadline: float
+
+
 class LedgerOfStart:
     """The ledger of a job during one start, on node 0; `earlier` are the entries of the starts before."""
 
@@ -88,6 +98,9 @@ class LedgerOfStart:
         self._since = time.monotonic()
         self._servers: Mapping[int, str] = {}
         self._attempts = 0
+        # The newest write: a restart does not wait for it.
+        self._writing: Requests | None = None
+        self._is_lost = False
         self.earlier = JobLedger()
         # Node 0's decision after the newest attempt.
         self.verdict: Verdict | None = None
@@ -101,10 +114,12 @@ class LedgerOfStart:
         repeated = self._repeated()
         if repeated is None:
             self._write(self._entry(BEGUN))
+            self._settle()
             return
         with self._context.journal.best_effort(WITHOUT):
             refused = self._entry(REFUSED)
             self._write(repeated.entry._replace(key=refused.key, at=refused.at, paid=0.0, useful=0.0))
+            self._settle()
         raise RepeatedFailure(repeated.why, repeated.entry.code or 1)
 
     def _repeated(self) -> RepeatedStart | None:
@@ -138,10 +153,11 @@ class LedgerOfStart:
             journal.say(Message.of("{}; this start has other servers", before))
 
     def note(self, facts: AttemptFacts) -> None:
-        """Writes the end of an attempt; errors are logged and suppressed."""
+        """Writes the end of an attempt, while the caller goes on; errors are logged and suppressed."""
         self._attempts += 1
-        with self._context.journal.best_effort(WITHOUT):
-            self._write(self._entry_of(facts))
+        for step in (self._settle, lambda: self._write(self._entry_of(facts))):
+            with self._context.journal.best_effort(WITHOUT):
+                step()
 
     def note_end(self, ending: Ending, checkpoints: NodeCheckpoints, ends: Mapping[int, AttemptEnd]) -> None:
         """Writes the end of the last attempt, which is that of the start."""
@@ -150,6 +166,8 @@ class LedgerOfStart:
         else:
             outcome = STOPPED if ending.stopped_by is not None and ending.cause is None else FAILED
         self.note(AttemptFacts(ending.run, ending.cause, checkpoints, ends, outcome))
+        with self._context.journal.best_effort(WITHOUT):
+            self._settle()
 
     def _entry_of(self, facts: AttemptFacts) -> LedgerEntry:
         exits = facts.run.exits if facts.run is not None else ()
@@ -197,29 +215,49 @@ class LedgerOfStart:
         return LedgerEntry(key, self._job.name, at, nodes, digest=self._run.digest, paid=round(paid, 1))
 
     def _write(self, entry: LedgerEntry) -> None:
+        """Begins to write an entry."""
+
         def write(documents: Documents) -> None:
             ledger = self._of_job(documents)
             ledger.write(entry)
             if not entry.key.attempt:
                 ledger.trim()
 
-        self._in_time(WRITE_SECONDS, write)
+        self._writing = self._begun(LOST_SECONDS if self._is_lost else WRITE_SECONDS, write)
+
+    def _settle(self) -> None:
+        """Waits for the newest write; raises its error, or `TimeoutError`."""
+        writing, self._writing = self._writing, None
+        if writing is None:
+            return
+        try:
+            self._result_of(writing)
+        except Exception:
+            self._is_lost = True
+            raise
 
     def _of_job(self, documents: Documents) -> LedgerDocuments:
         return LedgerDocuments(documents, self._job.name)
 
     def _in_time(self, seconds: float, work: Callable[[Documents], Result]) -> Result:
         """Returns the result of requests to OBS; raises `TimeoutError` after `seconds`, and their errors."""
+        result: Result = self._result_of(self._begun(seconds, work))
+        return result
+
+    def _begun(self, seconds: float, work: Callable[[Documents], Any]) -> Requests:
         deadline = time.monotonic() + seconds
-        policy = RetryPolicy(seconds / 2, deadline)
-        inbox = self._context.inbox
+        policy = RetryPolicy(0.0 if self._is_lost else seconds / 2, deadline)
         task = Task(
             "ledger",
             lambda cancel: work(Documents(RetriedStore(self._run.store, cancel, policy), self._run.place)),
-            inbox,
+            self._context.inbox,
         )
+        return Requests(task, seconds, deadline)
+
+    def _result_of(self, requests: Requests) -> Any:
+        task, seconds, deadline = requests
         # A stop signal does not keep the end of an attempt out of the ledger.
-        if not task.wait(_ignore if self._attempts else inbox.check, deadline):
+        if not task.wait(_ignore if self._attempts else self._context.inbox.check, deadline):
             cancel_and_wait(task)
             raise TimeoutError(f"OBS has not answered within {seconds:.0f} s")
         return task.result()

@@ -137,7 +137,13 @@ def test_url_of_each_node_needs_no_comparison(laptop: Path) -> None:
 
 
 def test_failed_node_does_not_wait_for_peers_that_train(laptop: Path) -> None:
-    program = write(laptop, f"{SAVE}(str(rank))", "time.sleep(600 if rank else 0); sys.exit(3)")
+    program = write(
+        laptop,
+        f"{SAVE}(str(rank))",
+        f"open(f'{laptop}/saved-{{rank}}', 'w').close()",
+        f"while rank or not os.path.exists('{laptop}/saved-1'): time.sleep(0.05)",
+        "sys.exit(3)",
+    )
     began = time.monotonic()
     ended = run(laptop, program, TOKEN)
     assert ended.code == 3, ended.output
