@@ -5,9 +5,9 @@
         --platform manylinux_2_39_x86_64 --python-version 3.12 nvidia-resiliency-ext==0.7.0
     .bench/bin/python benchmarks/restart_verdicts.py --nvrx .bench/nvrx
 
-Each failure comes at every start. A judge reads the output, and decides whether there is another start. In one
-job no checkpoint becomes complete; in the other one does before each failure. The agent needs neither a GPU
-nor a model.
+Each failure comes at every start. A judge reads the output, and decides whether there is another start. In
+one job no checkpoint becomes complete; in the other one does before each failure. The agent needs neither a
+GPU nor a model.
 """
 
 from __future__ import annotations
@@ -173,13 +173,13 @@ def table_of(rows: Sequence[Compared]) -> str:
     groups: dict[tuple[str, ...], list[Compared]] = {}
     for row in rows:
         place = str(row.in_place)
-        key = (row.label, place, starts(row.ours), starts(row.theirs), row.rule,
+        key: tuple[str, ...] = (row.label, place, starts(row.ours), starts(row.theirs), row.rule,
                f"{starts(row.ours_advancing)}, {starts(row.theirs_advancing)}", row.reason)  # fmt: skip
         groups.setdefault(key, []).append(row)
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
-    for key, found in sorted(groups.items()):
+    for group, found in sorted(groups.items()):
         names = ", ".join(row.name for row in found)
-        lines.append(f"| {key[0]} | {len(found)} | {' | '.join(key[1:])} | {names} |")
+        lines.append(f"| {group[0]} | {len(found)} | {' | '.join(group[1:])} | {names} |")
     return "\n".join(lines)
 
 
