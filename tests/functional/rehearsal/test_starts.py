@@ -176,7 +176,7 @@ def test_job_that_recovers_succeeds_and_says_so_in_the_ledger(laptop: Path) -> N
     save = (
         "os.makedirs('out/iter_5'); open('out/iter_5/rank_0.bin', 'w').write('x'); print('step: 5 loss: 1.0')"
     )
-    ended = starts(laptop, noted(laptop), once, save)
+    ended = starts(laptop, noted(laptop), once, "time.sleep(0.2)", save)
     assert (ended.code, real_starts(laptop)) == (0, 2), ended.output
     assert outcomes(laptop) == ["00000-begun", "00001-failed", "00000-begun", "00001-succeeded"]
     last = entries(laptop)[-1][1]
