@@ -133,7 +133,7 @@ def failure_kind(ends: Mapping[int, AttemptEnd], cause: Cause | None, policy: Re
         return RETRY_ON
     if _broken_node(evidence):
         return HARDWARE
-    if _configuration(evidence):
+    if _configuration(evidence) and not _is_other_use_of_2(evidence):
         return CONFIGURATION
     if _is_transient(cause):
         return "transient"
@@ -181,6 +181,15 @@ def _configuration(evidence: Evidence) -> str:
     if not meaning and not begun and re.search(_MISSING_FILE, cause.words):
         meaning = Message("a file is missing before the first step")
     return Message.of("a configuration error ({}): {}", meaning, str(cause)) if meaning else ""
+
+
+def _is_other_use_of_2(evidence: Evidence) -> bool:
+    """Returns whether exit code 2 says nothing: tar, make and others end with it after any error."""
+    cause = evidence.cause
+    if cause is None or cause.code != 2 or re.search(_WRONG_USE, cause.words):
+        return False
+    is_transient = _is_transient(cause) or re.search(_FROM_OUTSIDE, evidence.text) is not None
+    return cause.words.startswith("ended with ") or is_transient
 
 
 def _too_short(evidence: Evidence) -> str:
@@ -237,6 +246,8 @@ CONFIGURATION_CODES = {
     126: Message("a command that is not executable"),
     127: Message("a command that does not exist"),
 }
+# Of argparse and of shells.
+_WRONG_USE = r": error: |\bsyntax error\b"
 _CONFIGURATION = r"(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b"
 # Of HCCL: values of variables, and the rank table; of NCCL: several ranks on one card.
 _CONFIGURATION_OF_COLLECTIVES = r"\bEI00(01|04|14|17)\b|Duplicate GPU detected"

@@ -44,13 +44,13 @@ class Start(NamedTuple):
     step: int | None = 410
     code: int = 1
     signal: int | None = None
+    is_raised: bool = True
 
     @property
     def entry(self) -> LedgerEntry:
         """The entry of its end."""
-        ended = WorkerExit(
-            "rank 3", 3, 3, 77, self.code, self.signal, 9, 61.0, False, "", f"{TRACEBACK}{self.output}\n"
-        )
+        output = f"{TRACEBACK if self.is_raised else ''}{self.output}\n"
+        ended = WorkerExit("rank 3", 3, 3, 77, self.code, self.signal, 9, 61.0, False, "", output)
         cause = cause_of(causes_of([ended], 0, 0.0))
         assert cause is not None
         ends = {0: AttemptEnd(1, whole=self.whole, seconds=61.0, stepped=self.step is not None)}
@@ -147,6 +147,22 @@ def test_error_of_hardware_network_storage_or_another_process_never_ends_a_start
     start = Start(output)
     assert start.entry.kind not in STARTS
     assert not is_refused(start, start, start)
+
+
+@pytest.mark.parametrize(
+    ("output", "refused"),
+    [
+        ("train.py: error: unrecognized arguments: --timeout", True),
+        ("train.sh: line 12: syntax error: unexpected end of file", True),
+        ("python: can't open file 'train2.py': [Errno 2] No such file or directory", True),
+        ("tar: a.tar: Cannot open: Input/output error", False),
+        ("make: *** [data] Error 1", False),
+        ("", False),
+    ],
+)
+def test_exit_code_2_ends_a_start_only_after_wrong_use(output: str, refused: bool) -> None:
+    start = Start(output, code=2, is_raised=False)
+    assert is_refused(start, start) == refused
 
 
 @pytest.mark.parametrize("signal", [6, 7, 9, 11, 15])
