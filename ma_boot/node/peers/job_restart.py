@@ -184,12 +184,11 @@ def _configuration(evidence: Evidence) -> str:
 
 
 def _is_other_use_of_2(evidence: Evidence) -> bool:
-    """Returns whether exit code 2 says nothing: tar, make and others end with it after any error."""
+    """Returns whether exit code 2 is no wrong use: tar and others end with it after any error."""
     cause = evidence.cause
     if cause is None or cause.code != 2 or re.search(_WRONG_USE, cause.words):
         return False
-    is_transient = _is_transient(cause) or re.search(_FROM_OUTSIDE, evidence.text) is not None
-    return cause.words.startswith("ended with ") or is_transient
+    return _is_transient(cause) or re.search(_FROM_OUTSIDE, evidence.text) is not None
 
 
 def _too_short(evidence: Evidence) -> str:

@@ -156,11 +156,13 @@ def test_error_of_hardware_network_storage_or_another_process_never_ends_a_start
         ("train.sh: line 12: syntax error: unexpected end of file", True),
         ("python: can't open file 'train2.py': [Errno 2] No such file or directory", True),
         ("tar: a.tar: Cannot open: Input/output error", False),
-        ("make: *** [data] Error 1", False),
-        ("", False),
+        ("Error: connection timed out", False),
+        ("bad arguments", True),
     ],
 )
-def test_exit_code_2_ends_a_start_only_after_wrong_use(output: str, refused: bool) -> None:
+def test_exit_code_2_ends_no_start_after_an_error_of_a_network_or_of_storage(
+    output: str, refused: bool
+) -> None:
     start = Start(output, code=2, is_raised=False)
     assert is_refused(start, start) == refused
 
