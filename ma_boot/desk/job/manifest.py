@@ -10,6 +10,7 @@ moves the inputs and outputs.
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -31,8 +32,10 @@ PERIOD_SECONDS = 30
 # The host name `NAME-worker-1023` has at most 63 characters.
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,49}[a-z0-9])?")
 _SHELL = "/bin/sh"
-# Exit code of `timeout` (coreutils) at its limit.
-_TIMED_OUT = 124
+# Signal of `timeout` at the limit, as batch systems send it, and ma_boot's exit code after it. The usual 124
+# is that of a hang, too, after which a job with retries must start again.
+_LIMIT_SIGNAL = signal.SIGXCPU
+_TIMED_OUT = 128 + _LIMIT_SIGNAL
 # For each card of a pod. A pod without requests is evicted first, and /dev/shm is memory.
 _CPU, _MEMORY, _SHARED_MEMORY = 8, 32, 16  # the last two in GiB
 SCHEDULE_POLICY = "huawei.com/schedule_policy"
@@ -145,7 +148,8 @@ def documents(pods: PodJob, cluster: Cluster) -> list[dict[str, Any]]:
             }
         ],
     }
-    # Volcano counts the restart before it compares with the limit (volcano, job/state: running, restarting).
+    # Volcano counts the restart before it compares with the limit (volcano ed72c7c, running.go and
+    # restarting.go of pkg/controllers/job/state), and replaces 0 by 3 (mutate_job.go).
     if job.retries:
         spec["maxRetry"] = job.retries + 1
     metadata = _metadata(pods, job.name, label)
@@ -276,7 +280,8 @@ def _words(pods: PodJob) -> Sequence[str]:
     The time limit is applied by `timeout`: a pod that reaches `activeDeadlineSeconds` fails, and its job
     would be restarted.
     """
-    limit = ["timeout", "--foreground", f"{pods.job.time_limit}h"] if pods.job.time_limit else []
+    options = ("--foreground", "--preserve-status", f"--signal={_LIMIT_SIGNAL.name[3:]}")
+    limit = ["timeout", *options, f"{pods.job.time_limit}h"] if pods.job.time_limit else []
     channels = [
         f"--{channel.name}={directory_of(channel, kind)}"
         for kind, channel in pods.job.channels

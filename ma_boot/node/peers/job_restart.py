@@ -112,7 +112,16 @@ def common_words(words: str) -> str:
     """Returns the words of a cause without the parts that differ each time."""
     # The words may be cut in the middle of a number.
     words = words.rstrip("0123456789.:") if len(words) == LONGEST_WORDS else words
-    return _VARYING.sub("#", words)
+    return _VARYING.sub(lambda match: match["code"] or "#", words)
+
+
+def exact_words(words: str) -> str:
+    """Returns the words of a cause without addresses, times, sizes, ports and process ids.
+
+    All other numbers stay: a step, a sample, a shard or a value that differs is another failure.
+    """
+    words = words.rstrip("0123456789.:") if len(words) == LONGEST_WORDS else words
+    return _OF_THE_ATTEMPT.sub(lambda match: f"{match['name'] or match['host'] or ''}#", words)
 
 
 def failure_kind(ends: Mapping[int, AttemptEnd], cause: Cause | None, policy: RestartPolicy) -> str:
@@ -124,11 +133,12 @@ def failure_kind(ends: Mapping[int, AttemptEnd], cause: Cause | None, policy: Re
         return RETRY_ON
     if _broken_node(evidence):
         return HARDWARE
-    if _configuration(evidence):
+    if _configuration(evidence) and not _is_other_use_of_2(evidence):
         return CONFIGURATION
     if _is_transient(cause):
         return "transient"
-    return DETERMINISTIC if _is_deterministic(cause) else "unknown"
+    is_certain = _is_deterministic(cause) and not re.search(_FROM_OUTSIDE, evidence.text)
+    return DETERMINISTIC if is_certain else "unknown"
 
 
 def _excluded_by_user(evidence: Evidence) -> str:
@@ -159,9 +169,11 @@ def _configuration(evidence: Evidence) -> str:
     if cause is None:
         return ""
     meaning: str = CONFIGURATION_CODES.get(cause.code, "")
-    is_known = re.match(_CONFIGURATION, cause.words) or re.search(
-        _CONFIGURATION_OF_COLLECTIVES, evidence.text
+    # A library on a shared file system, or of the server's driver, may be there the next time.
+    is_import = re.match(_CONFIGURATION, cause.words) and not re.search(
+        f"{_TRANSIENT}|{_DRIVER_LIBRARY}", cause.words
     )
+    is_known = is_import or re.search(_CONFIGURATION_OF_COLLECTIVES, evidence.text)
     if not meaning and is_known:
         meaning = Message("it fails in the same way again")
     # After the first step a missing file may be a shard on a shared file system, which comes back.
@@ -169,6 +181,14 @@ def _configuration(evidence: Evidence) -> str:
     if not meaning and not begun and re.search(_MISSING_FILE, cause.words):
         meaning = Message("a file is missing before the first step")
     return Message.of("a configuration error ({}): {}", meaning, str(cause)) if meaning else ""
+
+
+def _is_other_use_of_2(evidence: Evidence) -> bool:
+    """Returns whether exit code 2 is no wrong use: tar and others end with it after any error."""
+    cause = evidence.cause
+    if cause is None or cause.code != 2 or re.search(_WRONG_USE, cause.words):
+        return False
+    return _is_transient(cause) or re.search(_FROM_OUTSIDE, evidence.text) is not None
 
 
 def _too_short(evidence: Evidence) -> str:
@@ -225,6 +245,8 @@ CONFIGURATION_CODES = {
     126: Message("a command that is not executable"),
     127: Message("a command that does not exist"),
 }
+# Of argparse and of shells.
+_WRONG_USE = r": error: |\bsyntax error\b"
 _CONFIGURATION = r"(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b"
 # Of HCCL: values of variables, and the rank table; of NCCL: several ranks on one card.
 _CONFIGURATION_OF_COLLECTIVES = r"\bEI00(01|04|14|17)\b|Duplicate GPU detected"
@@ -236,21 +258,60 @@ _HARDWARE = (
 )
 # Errors of networks, object stores and shared file systems, and of ports that are still in use.
 _TRANSIENT = (
-    r"(?i)(?<!With)time(d |-)?out|temporar|try again|unreachable|connection|broken pipe"
-    r"|name resolution|Name or service not known"
-    r"|\b(HTTP|status|code|error)\W{1,3}(429|50[0234])\b|SlowDown|Service ?Unavailable|TooManyRequests"
-    r"|InternalError|stale file handle|input/output error|link (down|error)"
-    r"|address already in use"
+    r"(?i:(?<!With)time(d |-)?out|temporar|try again|unreachable|connection|not connected|broken pipe"
+    r"|(could ?n.t|could not|failed to|cannot|unable to) connect|no route to host|host is down"
+    r"|name resolution|Name or service not known|network (error|is down|port is down)"
+    r"|\b(HTTP|status|code|error)\W{1,3}(429|50[0234])\b|\b(429|50[0234]) (Client|Server) Error"
+    r"|SlowDown|Service ?Unavailable|Too ?Many ?Requests|InternalError|Internal Server Error|Bad Gateway"
+    r"|IncompleteRead|EOF occurred in violation|Expired ?Token|RequestTimeTooSkewed"
+    r"|stale file handle|(input/output|remote I/O) error|link (down|error)|No locks available"
+    r"|transport endpoint|Device or resource busy|Interrupted system call"
+    r"|address already in use|EADDRINUSE|\bport\b.{0,40}\b(in use|occupied|already been bound))"
 )
 # The same of HCCL, anywhere in a message; a port in use is EJ0003, EI0019 or EI0020.
 _TRANSIENT_OF_HCCL = r"\bEJ000[13]\b|\bEI00(06|13|19|20)\b"
+# Libraries of the driver, which the container has from its server.
+_DRIVER_LIBRARY = r"\b(libascend_hal|libcuda|libnvidia-\w+|libnvcuvid)\.so"
+# Failures that another start may not have, though they are exceptions of the training: errors of a card, of
+# its driver and its runtime, which often belong to an earlier operation; of a process that another one has
+# ended; and of memory, quotas and files that other jobs share.
+_FROM_OUTSIDE = (
+    r"CUDA (unknown )?error(?!: (device-side assert|no kernel image|invalid (argument|config|device ordinal)"
+    r"|operation not|CUBLAS_STATUS_(INVALID_VALUE|NOT_SUPPORTED|ARCH_MISMATCH)))"
+    r"|\bCU(DNN|BLAS|SOLVER|SPARSE)_STATUS_(NOT_INITIALIZED|ALLOC_FAILED|EXECUTION_FAILED|INTERNAL_ERROR)"
+    r"|ncclUnhandledCudaError|ncclInternalError|\bNCCL WARN\b|No CUDA GPUs|no NVIDIA driver|CUDA driver init"
+    r"|Process \d+ has .{1,40} in use\..{0,60}this process has|libcuda\.so cannot found"
+    r"|(?i:error code|ret(code)?)\b\W{1,3}(is\W{1,2})?(5\d{5}|107020|207(?!001)\d{3})\b"
+    r"|HCCL function error\b[^\n]*error code is ([4789]|1\d|2[0-3])\b"
+    r"|(?s:call hccl api failed(?!.*\bEI000[35]\b))"
+    r"|\b(EJ0002|EI0007|EI0009|EI0010|EI0012|EI0015)\b|SUSPECT REMOTE|FORCE STOP|Inner [Ee]rror"
+    r"|core execution is abnormal|device is used|no NPU is available|open device failed"
+    r"|Launch kernel failed|Execute graph failed|model execute failed|slow data processing"
+    r"|main process disappeared"
+    rf"|{_DRIVER_LIBRARY}"
+    r"|DataLoader worker .{0,40}(killed by signal|exited unexpectedly)|process pool was terminated abruptly"
+    r"|\b(ActorDied|ActorUnavailable|WorkerCrashed|NodeDied|RayActor)Error|node running low on memory"
+    r"|Engine core initialization failed|RendezvousClosed|exitcode\W{1,4}-\d|terminated with signal"
+    r"|\bKeyboardInterrupt\b|(?m:\bEOFError$|^(_?queue\.)?(Empty|Full)$)"
+    r"|\[Errno (4|5|6|11|12|16|19|23|37|61|70|107|108|116|117|121|122)\]|quota exceeded"
+    r"|start new thread|failed writing file|file write failed|unexpected pos \d+ vs"
+)
 # Errors of a launcher that only pass on the failure of a process, and a signal with the stack where it came.
 _WITHOUT_CONTENT = (
     r"(\w+\.)*(ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException)\b"
     r"|Fatal Python error: "
 )
+# Codes of errors: of CANN (EI0006), of its runtime (507015) and of others.
+_CODE = r"(?P<code>\b[A-Z]{1,3}\d{4,6}\b|\b(?i:(?:ret|error ?)?code|ret)\b\W{0,3}(?:is\W{1,2})?\d+\b)"
 # Addresses, times, sizes and process ids, which differ between two attempts with the same failure.
-_VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.:]\d+)+|\d{4,}")
+_VARYING = re.compile(rf"{_CODE}|0x[0-9a-fA-F]+|\d+(?:[.:]\d+)+|\d{{4,}}")
+# The same only where the words show that a number is one of these.
+_OF_THE_ATTEMPT = re.compile(
+    r"0x[0-9a-fA-F]+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\b|\b\d{4}-\d\d-\d\d\b"
+    r"|(?P<host>\b(?:localhost|[\w-]*[-.][\w.-]*):)\d{4,5}\b"
+    r"|\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)*\b|\b\d+(?:\.\d+)? ?(?:[KMGT]i?B|bytes|m?s|seconds)\b"
+    r"|(?P<name>(?i:\b(?:pids?|process|ports?|tid|thread)\b(?:\(s\))?\W{0,3}))\d+\b"
+)
 
 
 def _is_transient(cause: Cause | None) -> bool:

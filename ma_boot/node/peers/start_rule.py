@@ -13,7 +13,7 @@ from ma_boot.node.peers.job_restart import (
     HARDWARE,
     NO_RETRY_ON,
     FailureSignature,
-    common_words,
+    exact_words,
 )
 from ma_boot.report.job_ledger import FAILED, JobLedger, LedgerEntry, RunDigest
 from ma_boot.wording import Message
@@ -77,8 +77,16 @@ def broken_server(ledger: JobLedger) -> LedgerEntry | None:
 def _is_same(entry: LedgerEntry, last: LedgerEntry, now: RunDigest) -> bool:
     is_failure = entry.key.outcome == FAILED and bool(entry.words) and bool(entry.code)
     is_equal = (_signature(entry), entry.kind, entry.code) == (_signature(last), last.kind, last.code)
-    return is_failure and is_equal and entry.digest == now
+    return is_failure and is_equal and entry.digest == now and _is_same_step(entry.step, last.step)
+
+
+def _is_same_step(step: int | None, other: int | None) -> bool:
+    """Returns whether two starts have failed at the same step; a failure that comes and goes moves.
+
+    A rank may have printed the next step before it was stopped.
+    """
+    return step == other if step is None or other is None else abs(step - other) <= 1
 
 
 def _signature(entry: LedgerEntry) -> FailureSignature:
-    return FailureSignature(common_words(entry.words), entry.place, entry.whole)
+    return FailureSignature(exact_words(entry.words), entry.place, entry.whole)

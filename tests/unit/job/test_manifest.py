@@ -11,6 +11,7 @@ from hypothesis import example, given, strategies as st
 
 from ma_boot.desk.job.job_file import parse_job
 from ma_boot.desk.job.manifest import CLUSTERS, PodJob, as_yaml, documents, manifest_problems
+from ma_boot.errors import ExitCode
 from path_mapping.mapping.routes import ObsUrl
 from tests.requirement import unavailable
 
@@ -148,7 +149,7 @@ def test_the_words_are_those_of_the_boot_command_with_what_modelarts_would_appen
     manifest = made("volcano")
     container = pod_of(manifest)["containers"][0]
     assert container["command"] == [
-        *("timeout", "--foreground", "2h"),
+        *("timeout", "--foreground", "--preserve-status", "--signal=XCPU", "2h"),
         *("ma_boot", "--tee=first", "--path-mapping=/user/ma_boot/path_mapping.yaml"),
         *("train.py", "--epochs", "90", "--data_url=/home/ma-user/modelarts/inputs/data_url_0"),
         *("--lr=0.10", "--cost=$$(PRICE)$$$$HOME$$"),
@@ -191,10 +192,17 @@ def test_user_time_limit_and_restart_policy_of_the_pods() -> None:
     assert spec["maxRetry"] == 4, "the controller fails a job whose restarts are as many"
     actions = [(policy.get("event", policy.get("exitCode")), policy["action"]) for policy in spec["policies"]]
     restarts = [("PodFailed", "RestartJob"), ("PodEvicted", "RestartJob")]
-    assert actions == [(124, "TerminateJob"), *restarts], "the first that fits counts"
+    assert actions == [(152, "TerminateJob"), *restarts], "the first that fits counts; 124 is a hang"
     once = made("mindcluster", JOB.replace("retries: 3", "retries: 0"))[-1]["spec"]
     assert {policy["action"] for policy in once["policies"]} == {"TerminateJob"}
     assert "maxRetry" not in once, "Volcano takes 0 for its default of 3"
+
+
+def test_failure_that_a_restart_may_cure_is_not_taken_for_the_time_limit() -> None:
+    policies = made("volcano")[-1]["spec"]["policies"]
+    ends = {policy["exitCode"] for policy in policies if "exitCode" in policy}
+    assert ends
+    assert not ends & {*ExitCode, 124, 1, *(128 + signal for signal in (2, 6, 9, 11, 15))}
 
 
 def test_pod_requests_cards_and_driver_of_its_server() -> None:

@@ -75,6 +75,7 @@ def test_whole_message_is_searched() -> None:
         ("ValueError: bad label", 1, "deterministic"),
         ("ConnectionError: reset", 1, "transient"),
         ("ModuleNotFoundError: No module named 'x'", 1, "configuration"),
+        ("train.py: error: unrecognized arguments: -x", 2, "configuration"),
         ("ended with exit code 2", 2, "configuration"),
         ("RuntimeError: uncorrectable ECC error", 1, "hardware"),
     ],
