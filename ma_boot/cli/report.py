@@ -85,7 +85,9 @@ def report(
     time = [f"useful node time: {made.time}"] if made.time else []
     of_others = second.shown() if second is not None else []
     contents = written.lines() if written is not None else []
-    print_lines("\n".join([made.end, *made.restarts, *time, *of_others, f"page: {page}", *contents]))
+    print_lines(
+        "\n".join([made.end, *made.restarts, *time, *made.starts, *of_others, f"page: {page}", *contents])
+    )
     return 0
 
 

@@ -40,8 +40,9 @@ from ma_boot.report.job_ledger import (
     JobLedger,
     LedgerEntry,
     RunDigest,
+    entry_fields,
 )
-from ma_boot.report.result import RunResult
+from ma_boot.report.result import RunResult, WorkerExit
 from ma_boot.wording import Message
 from path_mapping.stores.store import Store
 from path_mapping.workers.retry import RetriedStore, RetryPolicy
@@ -98,13 +99,15 @@ class LedgerOfStart:
         Raises `RepeatedFailure` if it would repeat a failure, `StoreError`, `TimeoutError` and `Stopped`.
         """
         self.earlier = self._in_time(READ_SECONDS, lambda documents: self._of_job(documents).read())
+        self._record(self.earlier.entries)
         repeated = self._repeated()
         if repeated is None:
             self._write(self._entry(BEGUN))
             return
         with self._context.journal.best_effort(WITHOUT):
             refused = self._entry(REFUSED)
-            self._write(repeated.entry._replace(key=refused.key, at=refused.at, paid=0.0, useful=0.0))
+            entry = repeated.entry._replace(key=refused.key, at=refused.at, paid=0.0, useful=0.0)
+            self._write(entry._replace(start=0.0, inputs=0.0, lost=0.0))
         raise RepeatedFailure(repeated.why, repeated.entry.code or 1)
 
     def _repeated(self) -> RepeatedStart | None:
@@ -152,15 +155,27 @@ class LedgerOfStart:
         self.note(AttemptFacts(ending.run, ending.cause, checkpoints, ends, outcome))
 
     def _entry_of(self, facts: AttemptFacts) -> LedgerEntry:
+        before = self._seconds_before_ranks(facts.run)
         exits = facts.run.exits if facts.run is not None else ()
         steps = [step for step in (last_step(ended.output) for ended in exits) if step is not None]
+        useful, nodes = _useful_seconds(facts), self._job.node_count
         entry = self._entry(facts.outcome)._replace(
             step=max(steps, default=None),
             whole=facts.checkpoints.newest_complete(),
             rule=self.verdict.rule if self.verdict is not None else "",
-            useful=round(_useful_seconds(facts) * self._job.node_count, 1),
+            useful=round(useful * nodes, 1),
+            start=round(before[0] * nodes, 1),
+            inputs=round(before[1] * nodes, 1),
+            lost=round((_longest(exits) - useful) * nodes, 1),
         )
         return self._with_failure(entry, facts) if facts.outcome == FAILED else entry
+
+    def _seconds_before_ranks(self, run: RunResult | None) -> tuple[float, float]:
+        """Returns the seconds from the last entry to the ranks: without inputs, and of inputs."""
+        exits = run.exits if run is not None else ()
+        began = min((ended.ended_ns / 1e9 - ended.seconds for ended in exits), default=time.monotonic())
+        before, inputs = max(0.0, began - self._since), self._context.journal.seconds_of.pop("inputs", 0.0)
+        return max(0.0, before - inputs), min(before, inputs)
 
     def _with_failure(self, entry: LedgerEntry, facts: AttemptFacts) -> LedgerEntry:
         """Returns the entry of a failed attempt with its cause; of hardware with the node and its defect."""
@@ -196,7 +211,14 @@ class LedgerOfStart:
         at = round(time.time(), 3)
         return LedgerEntry(key, self._job.name, at, nodes, digest=self._run.digest, paid=round(paid, 1))
 
+    def _record(self, entries: Sequence[LedgerEntry]) -> None:
+        """Records entries as an event: reports and pages show the starts of a job without OBS."""
+        if entries:
+            self._context.journal.event("ledger", entries=[entry_fields(entry) for entry in entries])
+
     def _write(self, entry: LedgerEntry) -> None:
+        self._record([entry])
+
         def write(documents: Documents) -> None:
             ledger = self._of_job(documents)
             ledger.write(entry)
@@ -249,12 +271,16 @@ def _newest_complete(documents: Documents, places: Sequence[Place]) -> str:
 def _useful_seconds(facts: AttemptFacts) -> float:
     """Returns the seconds of an attempt until its newest complete checkpoint, or all of a success."""
     exits = facts.run.exits if facts.run is not None else ()
-    longest = max((ended.seconds for ended in exits), default=0.0)
+    longest = _longest(exits)
     saved = facts.checkpoints.saved_at()
     if facts.outcome == SUCCEEDED or not exits:
         return longest
     began = min(ended.ended_ns / 1e9 - ended.seconds for ended in exits)
     return min(max(0.0, saved - began), longest) if saved is not None else 0.0
+
+
+def _longest(exits: Sequence[WorkerExit]) -> float:
+    return max((ended.seconds for ended in exits), default=0.0)
 
 
 def _ignore() -> None:

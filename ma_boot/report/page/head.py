@@ -67,7 +67,8 @@ _HIDES = Text(
     "the exit code of the command, which hides that of a process", "命令自身的退出码，掩盖了某个进程的退出码"
 )
 _HUNG = Text("{who}{where} hung{again}.", "{who}{where}{again}卡死。")
-_AGAIN = Text(" after {count}", "在 {number} 次重启后")
+_AGAIN = Text(" after {count}{in_place}", "在 {number} 次重启{in_place}后")
+_IN_PLACE = Text(" ({number} in place)", "（其中 {number} 次原地重启）")
 _OUR_END = Text("{meaning}{where}.", "{meaning}{where}。")
 _NODE_FAILED = Text("{who} failed first, with exit code {code}.", "{who} 最先失败，退出码 {code}。")
 _JOB_FAILED = Text("The job failed with exit code {code}.", "作业失败，退出码 {code}。")
@@ -334,10 +335,15 @@ def _succeeded(timeline: Timeline) -> Text:
 
 
 def _again(timeline: Timeline) -> Text:
-    """Returns the number of restarts before this end, in place and of the boot command; empty if none."""
+    """Returns the number of restarts before this end, in place and of the whole job; empty if none."""
     failed = [sum(run.exit_code != 0 for run in node.runs[:-1]) for node in timeline.nodes]
-    number = len(timeline.restarts) + max(failed, default=0)
-    return _AGAIN.filled(count=counted(number, "restart"), number=number) if number else same("")
+    by_events = len(timeline.restarts) + max(failed, default=0), len(timeline.restarts)
+    # The events of earlier containers may be gone, and the ledger lacks a start where OBS failed.
+    number, in_place = max(by_events, timeline.starts.restarts)
+    if not number:
+        return same("")
+    some = _IN_PLACE.filled(number=in_place) if 0 < in_place < number else same("")
+    return _AGAIN.filled(count=counted(number, "restart"), number=number, in_place=some)
 
 
 def _failed(process: ProcessSpan, where: Text, again: Text) -> Text:

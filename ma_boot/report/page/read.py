@@ -20,6 +20,7 @@ from ma_boot.report.files import keep_earlier, read_end, write_atomically
 from ma_boot.report.page.compose import page_text
 from ma_boot.report.page.head import cause_in_own_words, headline, useful_time
 from ma_boot.report.page.language import catalogue
+from ma_boot.report.page.starts import starts_lines
 from ma_boot.report.page.tables import logs_to_read
 from ma_boot.report.result import CAUSE
 from ma_boot.report.timeline.events import printable, read_events
@@ -36,13 +37,15 @@ LOGS = (".txt", ".log")
 
 class JobPage(NamedTuple):
     """The page of a job; `end` and `time` are its end and its useful node time in one line each, `restarts`
-    has a line for each restart. `tail` is the end of the log of the process that failed first.
+    has a line for each restart, `starts` a table of all starts. `tail` is the end of the log of the process
+    that failed first.
     """
 
     text: str
     end: str
     time: str
     restarts: tuple[str, ...]
+    starts: tuple[str, ...]
     timeline: Timeline
     tail: str
 
@@ -68,7 +71,15 @@ def page_of(events: Sequence[Path], page: Path | None = None, own: bool = False)
     reasons = (printable(incident.text) for incident in timeline.restarts)
     restarts = tuple(f"restart {number}: {reason}" for number, reason in enumerate(reasons, 1))
     text, time_spent = page_text(timeline, ends_of_logs, links), useful_time(timeline).en
-    return JobPage(text, printable(end), time_spent, restarts, timeline=timeline, tail=tail)
+    return JobPage(
+        text,
+        printable(end),
+        time_spent,
+        restarts=restarts,
+        starts=tuple(map(printable, starts_lines(timeline.starts))),
+        timeline=timeline,
+        tail=tail,
+    )
 
 
 def _hidden(text: str) -> str:

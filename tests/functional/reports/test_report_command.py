@@ -14,7 +14,7 @@ from tests.functional.reports.logs import JOB, SECRET, STAND_INS, event, failed_
 
 KEYS = [
     "format", "job", "program", "end", "exit_code", "by", "cause", "words", "doubt", "advice", "restarts",
-    "useful_node_time", "nodes", "nodes_without_events", "page", "ascend_fd", "bundle",
+    "all_starts", "useful_node_time", "nodes", "nodes_without_events", "page", "ascend_fd", "bundle",
 ]  # fmt: skip
 
 
