@@ -41,6 +41,7 @@ from ma_boot.report.job_ledger import (
     LedgerEntry,
     RunDigest,
     entry_fields,
+    job_directory,
 )
 from ma_boot.report.result import RunResult, WorkerExit
 from ma_boot.wording import Message
@@ -228,7 +229,7 @@ class LedgerOfStart:
         self._in_time(WRITE_SECONDS, write)
 
     def _of_job(self, documents: Documents) -> LedgerDocuments:
-        return LedgerDocuments(documents, self._job.name)
+        return LedgerDocuments(documents, job_directory(self._job.name))
 
     def _in_time(self, seconds: float, work: Callable[[Documents], Result]) -> Result:
         """Returns the result of requests to OBS; raises `TimeoutError` after `seconds`, and their errors."""

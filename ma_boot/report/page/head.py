@@ -18,9 +18,10 @@ from ma_boot.report.explain import meaning_of, out_of_memory
 from ma_boot.report.failure import last_words, own_words
 from ma_boot.report.hints import hints_for
 from ma_boot.report.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, in_both, same
+from ma_boot.report.page.starts import restarts_text
 from ma_boot.report.timeline.job_timeline import BootRun, JobOutcome, ProcessSpan, Timeline
 from ma_boot.report.timeline.time_spent import COUNTED, time_spent
-from ma_boot.wording import Message, counted, duration, in_lines, lines_of, size
+from ma_boot.wording import Message, duration, in_lines, lines_of, size
 
 # Metrics of ranks that come with a step.
 STEPS = ("loss", "step_time")
@@ -67,8 +68,6 @@ _HIDES = Text(
     "the exit code of the command, which hides that of a process", "命令自身的退出码，掩盖了某个进程的退出码"
 )
 _HUNG = Text("{who}{where} hung{again}.", "{who}{where}{again}卡死。")
-_AGAIN = Text(" after {count}{in_place}", "在 {number} 次重启{in_place}后")
-_IN_PLACE = Text(" ({number} in place)", "（其中 {number} 次原地重启）")
 _OUR_END = Text("{meaning}{where}.", "{meaning}{where}。")
 _NODE_FAILED = Text("{who} failed first, with exit code {code}.", "{who} 最先失败，退出码 {code}。")
 _JOB_FAILED = Text("The job failed with exit code {code}.", "作业失败，退出码 {code}。")
@@ -339,11 +338,7 @@ def _again(timeline: Timeline) -> Text:
     failed = [sum(run.exit_code != 0 for run in node.runs[:-1]) for node in timeline.nodes]
     by_events = len(timeline.restarts) + max(failed, default=0), len(timeline.restarts)
     # The events of earlier containers may be gone, and the ledger lacks a start where OBS failed.
-    number, in_place = max(by_events, timeline.starts.restarts)
-    if not number:
-        return same("")
-    some = _IN_PLACE.filled(number=in_place) if 0 < in_place < number else same("")
-    return _AGAIN.filled(count=counted(number, "restart"), number=number, in_place=some)
+    return restarts_text(*max(by_events, timeline.starts.restarts))
 
 
 def _failed(process: ProcessSpan, where: Text, again: Text) -> Text:

@@ -18,11 +18,11 @@ from ma_boot.report.page.lanes import (
     figure,
     place,
 )
-from ma_boot.report.page.language import ROLES, Text
+from ma_boot.report.page.language import ROLES, Text, same
 from ma_boot.report.result import CAUSE, STOPPED as STOPPED_ROLE, WELL
 from ma_boot.report.timeline.all_starts import USEFUL, USES, AllStarts, JobStart
 from ma_boot.report.timeline.job_timeline import UNKNOWN
-from ma_boot.wording import columns, duration
+from ma_boot.wording import columns, counted, duration
 
 # Newest starts that are shown.
 MOST_STARTS = 40
@@ -35,7 +35,7 @@ LONGEST_END = 160
 STARTS_NAMES = (
     Text("start", "启动"),
     Text("began (UTC)", "开始时间（UTC）"),
-    Text("after", "距上次结束"),
+    Text("gap", "距上次结束"),
     Text("nodes", "节点数"),
     Text("attempts", "尝试次数"),
     Text("node time", "节点时间"),
@@ -58,6 +58,10 @@ _ENDS = {
     FAILED: Text("failed", "失败"),
 }
 _ROLES = {SUCCEEDED: WELL, STOPPED: STOPPED_ROLE, FAILED: CAUSE, REFUSED: CAUSE}
+# Colours of the part of an attempt after its useful steps, by its end.
+_ROLE_NAMES = {**ROLES, CAUSE: Text("lost steps, and end of a failure", "丢失的步，及失败的结束")}
+_AGAIN = Text(" after {count}{in_place}", "在 {number} 次重启{in_place}后")
+_IN_PLACE = Text(" ({number} in place)", "（其中 {number} 次原地重启）")
 _BETWEEN = Text(
     "; between the starts {time} (queue, image, code)", "；各次启动之间 {time}（排队、镜像、代码）"
 )
@@ -82,7 +86,7 @@ def starts_section(starts: AllStarts) -> StartsSection | None:
     shown = starts.starts[-MOST_STARTS:]
     began = min(start.began for start in shown)
     seconds = max(0.001, max(start.last.at for start in shown) - began)
-    roles = {_role(entry) for start in shown for entry in start.entries}
+    roles = {_role(entry) for start in shown for entry in (*start.attempts, start.last)}
     return StartsSection(
         summary=starts_summary(starts),
         axis=axis_of(seconds),
@@ -99,7 +103,7 @@ def starts_section(starts: AllStarts) -> StartsSection | None:
         legend=[
             ("quiet", Text("before the ranks", "启动 rank 之前")),
             ("ran", Text("useful", "有效")),
-            *((role, name) for role, name in ROLES.items() if role in roles),
+            *((role, name) for role, name in _ROLE_NAMES.items() if role in roles),
         ],
         names=STARTS_NAMES,
         rows=[_cells(start) for start in shown],
@@ -108,9 +112,7 @@ def starts_section(starts: AllStarts) -> StartsSection | None:
 
 
 def starts_lines(starts: AllStarts) -> list[str]:
-    """Returns the starts as lines of text, in English; none for a job with one start."""
-    if len(starts.starts) < 2:
-        return []
+    """Returns the starts as lines of text, in English."""
     shown = starts.starts[-MOST_STARTS:]
     older = len(starts.starts) - len(shown)
     rows = [[str(cell.en if isinstance(cell, Text) else cell) for cell in _cells(start)] for start in shown]
@@ -122,6 +124,21 @@ def starts_lines(starts: AllStarts) -> list[str]:
     ]
 
 
+def end_of_starts(starts: AllStarts) -> str:
+    """Returns the end of the last start after all restarts, in English."""
+    end = _end(starts.starts[-1].last).en
+    again = restarts_text(*starts.restarts).en.strip()
+    return f"{end}, {again}" if again and ":" in end else f"{end} {again}".rstrip()
+
+
+def restarts_text(number: int, in_place: int) -> Text:
+    """Returns the number of restarts before an end, some of them in place; empty if there is none."""
+    if not number:
+        return same("")
+    some = _IN_PLACE.filled(number=in_place) if 0 < in_place < number else same("")
+    return _AGAIN.filled(count=counted(number, "restart"), number=number, in_place=some)
+
+
 def starts_summary(starts: AllStarts) -> Text:
     """Returns the number of starts, and the use of the node time that was paid."""
     spent, count = starts.spent, len(starts.starts)
@@ -131,9 +148,9 @@ def starts_summary(starts: AllStarts) -> Text:
     en = ", ".join(f"{_USES[use].en} {duration(spent[use])}" for use in rest)
     zh = "，".join(f"{_USES[use].zh} {duration(spent[use])}" for use in rest)
     summary = Text(
-        f"{count} starts: useful node time {duration(useful)} of {duration(paid)} ({share})"
+        f"{counted(count, 'start')}, useful node time {duration(useful)} of {duration(paid)} ({share})"
         + (f"; the rest: {en}" if rest else ""),
-        f"共 {count} 次启动：有效节点时间 {duration(useful)} / {duration(paid)}（{share}）"
+        f"共 {count} 次启动，有效节点时间 {duration(useful)} / {duration(paid)}（{share}）"
         + (f"；其余：{zh}" if rest else ""),
     )
     if starts.between < SHORTEST_PART:

@@ -154,7 +154,7 @@ def test_page_has_a_row_and_a_bar_for_each_start() -> None:
     assert rows[0][2:] == ["", "2", "2", "7 min 0 s", "3 min 20 s", "400", "failed: OSError: lost"]
     assert rows[2][2:] == ["90.0 s", "2", "1", "3 min 40 s", "3 min 0 s", "900", "succeeded"]
     section = shown.section("starts")
-    assert "3 starts: useful node time 9 min 40 s of 17 min 40 s (55%)" in section
+    assert "3 starts, useful node time 9 min 40 s of 17 min 40 s (55%)" in section
     assert section.count("<title>start ") == 3
     assert "本作业的各次启动" in shown.page
 
