@@ -164,10 +164,10 @@ class LedgerOfStart:
             step=max(steps, default=None),
             whole=facts.checkpoints.newest_complete(),
             rule=self.verdict.rule if self.verdict is not None else "",
-            useful=round(useful * nodes, 1),
-            start=round(before[0] * nodes, 1),
-            inputs=round(before[1] * nodes, 1),
-            lost=round((_longest(exits) - useful) * nodes, 1),
+            useful=round(useful * nodes, 3),
+            start=round(before[0] * nodes, 3),
+            inputs=round(before[1] * nodes, 3),
+            lost=round((_longest(exits) - useful) * nodes, 3),
         )
         return self._with_failure(entry, facts) if facts.outcome == FAILED else entry
 
@@ -210,7 +210,7 @@ class LedgerOfStart:
         paid, self._since = (now - self._since) * nodes, now
         key = EntryKey(self.earlier.last_start + 1, self._identity, self._attempts, outcome)
         at = round(time.time(), 3)
-        return LedgerEntry(key, self._job.name, at, nodes, digest=self._run.digest, paid=round(paid, 1))
+        return LedgerEntry(key, self._job.name, at, nodes, digest=self._run.digest, paid=round(paid, 3))
 
     def _record(self, entries: Sequence[LedgerEntry]) -> None:
         """Records entries as an event: reports and pages show the starts of a job without OBS."""
