@@ -24,6 +24,7 @@ from ma_boot.report.page.language import catalogue
 from ma_boot.report.page.starts import starts_lines
 from ma_boot.report.page.tables import logs_to_read
 from ma_boot.report.result import CAUSE
+from ma_boot.report.timeline.all_starts import UNKNOWN_TIMES, PlatformTimes
 from ma_boot.report.timeline.events import printable, read_events
 from ma_boot.report.timeline.job_timeline import DOUBTFUL, Timeline
 from ma_boot.report.timeline.merge import NO_LEDGER, job_names, timeline_of
@@ -58,17 +59,18 @@ def page_of(
     own: bool = False,
     *,
     ledgers: Mapping[str, JobLedger] = NO_LEDGERS,
+    platform: PlatformTimes = UNKNOWN_TIMES,
 ) -> JobPage:
     """Makes the page of the job that wrote these event files, without secrets.
 
     `page` is its future path: links to whole logs are relative to it. `own` are events of this process: the
     logs that they name are read wherever they are. `ledgers` are those of jobs, by the names of their
-    directories.
+    directories, `platform` has the times of the starts by the platform.
 
     Raises:
         ConfigError: A file cannot be read, there are no events, or they are of several jobs.
     """
-    timeline = _timeline(events, ledgers)
+    timeline = _timeline(events, ledgers, platform)
     places = places_of_logs(timeline, events, own)
     links = {file: relative_url(place, page) for file, place in places.items()} if page else {}
     ends_of_logs = tails(timeline, places)
@@ -114,7 +116,7 @@ def event_files(places: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
-def _timeline(events: Sequence[Path], ledgers: Mapping[str, JobLedger]) -> Timeline:
+def _timeline(events: Sequence[Path], ledgers: Mapping[str, JobLedger], platform: PlatformTimes) -> Timeline:
     try:
         files = [read_events(read_end(path, MOST_EVENT_BYTES), _hidden) for path in events]
     except OSError as error:
@@ -125,7 +127,7 @@ def _timeline(events: Sequence[Path], ledgers: Mapping[str, JobLedger]) -> Timel
     if len(names) > 1:
         raise ConfigError(listed("expected the events of one job, found several:", names))
     directory = job_directory(names[0]) if names else ""
-    return timeline_of(files, ledgers.get(directory, NO_LEDGER))
+    return timeline_of(files, ledgers.get(directory, NO_LEDGER), platform)
 
 
 def places_of_logs(timeline: Timeline, events: Sequence[Path], own: bool = False) -> dict[str, Path]:

@@ -62,6 +62,11 @@ _ROLES = {SUCCEEDED: WELL, STOPPED: STOPPED_ROLE, FAILED: CAUSE, REFUSED: CAUSE}
 _ROLE_NAMES = {**ROLES, CAUSE: Text("lost steps, and end of a failure", "丢失的步，及失败的结束")}
 _AGAIN = Text(" after {count}{in_place}", "在 {number} 次重启{in_place}后")
 _IN_PLACE = Text(" ({number} in place)", "（其中 {number} 次原地重启）")
+_QUEUED = Text("{time} (queue {queue})", "{time}（排队 {queue}）")
+_WITH_QUEUE = Text(
+    "; before and between the starts {time}: queue {queue}, image and code {image}",
+    "；启动之前及各次启动之间 {time}：排队 {queue}，镜像和代码 {image}",
+)
 _BETWEEN = Text(
     "; between the starts {time} (queue, image, code)", "；各次启动之间 {time}（排队、镜像、代码）"
 )
@@ -156,6 +161,10 @@ def starts_summary(starts: AllStarts) -> Text:
     if starts.between < SHORTEST_PART:
         return summary
     between = _BETWEEN.filled(time=duration(starts.between))
+    if any(start.queue is not None for start in starts.starts):
+        image = duration(starts.between - starts.queued)
+        queue = duration(starts.queued)
+        between = _WITH_QUEUE.filled(time=duration(starts.between), queue=queue, image=image)
     return Text(summary.en + between.en, summary.zh + between.zh)
 
 
@@ -164,7 +173,7 @@ def _cells(start: JobStart) -> tuple[object, ...]:
     return (
         str(start.number),
         f"{datetime.fromtimestamp(min(start.began, _LATEST), timezone.utc):%Y-%m-%d %H:%M:%S}",
-        "" if start.before is None else duration(start.before),
+        _gap(start),
         str(start.last.nodes),
         str(len(start.attempts)),
         duration(sum(spent.values())),
@@ -172,6 +181,13 @@ def _cells(start: JobStart) -> tuple[object, ...]:
         start.whole,
         _end(start.last),
     )
+
+
+def _gap(start: JobStart) -> Text:
+    if start.before is None:
+        return same("")
+    time = duration(start.before)
+    return same(time) if start.queue is None else _QUEUED.filled(time=time, queue=duration(start.queue))
 
 
 def _end(last: LedgerEntry) -> Text:

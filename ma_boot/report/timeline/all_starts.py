@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -14,15 +14,41 @@ USEFUL, START, INPUTS, LOST, HANGS, END = "useful", "start", "inputs", "lost ste
 USES = (USEFUL, START, INPUTS, LOST, HANGS, END)
 
 
+# Seconds by which the clocks of the platform and of node 0 may differ.
+CLOCKS_SECONDS = 10.0
+
+
+class PlatformTimes(NamedTuple):
+    """Times of a job by the platform, in seconds since 1970: its creation, and begin and end of each start.
+
+    The begin is when its queue was over. 0 is unknown.
+    """
+
+    created: float = 0.0
+    starts: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def queues(self) -> list[tuple[float, float]]:
+        """Begin and end of the queue before each start, as far as they are known."""
+        ordered = sorted(self.starts)
+        queued = zip([self.created, *(end for _, end in ordered)], (start for start, _ in ordered))
+        return [(since, until) for since, until in queued if 0 < since <= until]
+
+
+UNKNOWN_TIMES = PlatformTimes()
+
+
 class JobStart(NamedTuple):
     """A start of a job with its entries in the order of time, at least one.
 
-    `before` are the seconds since the end of the start before, None if that is unknown: the platform's queue,
-    the image and the copy of the code.
+    `before` are the seconds since the end of the start before, or since the job's creation, None if that is
+    unknown: the platform's queue, the image and the copy of the code. `queue` is the first part of it, by the
+    platform's times.
     """
 
     entries: tuple[LedgerEntry, ...]
     before: float | None = None
+    queue: float | None = None
 
     @property
     def number(self) -> int:
@@ -68,8 +94,13 @@ class AllStarts(NamedTuple):
 
     @property
     def between(self) -> float:
-        """Seconds between the starts."""
+        """Seconds before and between the starts."""
         return sum(start.before or 0.0 for start in self.starts)
+
+    @property
+    def queued(self) -> float:
+        """Seconds of the queues among them, by the platform's times."""
+        return sum(start.queue or 0.0 for start in self.starts)
 
     @property
     def restarts(self) -> tuple[int, int]:
@@ -84,7 +115,7 @@ class AllStarts(NamedTuple):
         return max(0, len(recent) - 1) + in_place, in_place
 
 
-def all_starts(ledger: JobLedger) -> AllStarts:
+def all_starts(ledger: JobLedger, platform: PlatformTimes = UNKNOWN_TIMES) -> AllStarts:
     """Returns the starts of a job; each process of node 0 is one."""
     starts: list[JobStart] = []
     for _, entries in groupby(ledger.entries, key=lambda entry: entry.key[:2]):
@@ -92,7 +123,20 @@ def all_starts(ledger: JobLedger) -> AllStarts:
         if starts and _has_ended(starts[-1]):
             start = start._replace(before=max(0.0, start.began - starts[-1].last.at))
         starts.append(start)
+    starts = list(_with_queues(starts, platform))
     return AllStarts(tuple(sorted(starts, key=lambda start: (start.number, start.began))))
+
+
+def _with_queues(starts: Sequence[JobStart], platform: PlatformTimes) -> Iterator[JobStart]:
+    left = platform.queues
+    for start in starts:
+        fit = [queue for queue in left if queue[1] <= start.began + CLOCKS_SECONDS]
+        if fit:
+            since, until = fit[-1]
+            start = start._replace(before=max(until - since, start.began - since), queue=until - since)
+            # A start in the same container has had no queue.
+            left = [queue for queue in left if queue[1] > until]
+        yield start
 
 
 def starts_document(starts: AllStarts) -> dict[str, Any]:
@@ -103,6 +147,7 @@ def starts_document(starts: AllStarts) -> dict[str, Any]:
         "restarts_in_place": in_place,
         "seconds_by_use": _rounded(starts.spent),
         "seconds_between": round(starts.between, 3),
+        "seconds_queued": round(starts.queued, 3),
         "starts": [_start_document(start) for start in starts.starts],
     }
 
@@ -115,6 +160,7 @@ def _start_document(start: JobStart) -> dict[str, Any]:
         "began": round(start.began, 3),
         "ended": last.at if _has_ended(start) else None,
         "seconds_before": start.before,
+        "seconds_queued": start.queue,
         "outcome": last.key.outcome if _has_ended(start) else None,
         "nodes": last.nodes,
         "attempts": len(start.attempts),

@@ -13,7 +13,7 @@ from ma_boot.report.cause import order
 from ma_boot.report.doubt import Doubt
 from ma_boot.report.job_ledger import JobLedger
 from ma_boot.report.result import CAUSE, role_beside_cause
-from ma_boot.report.timeline.all_starts import all_starts
+from ma_boot.report.timeline.all_starts import UNKNOWN_TIMES, PlatformTimes, all_starts
 from ma_boot.report.timeline.boot_run import boot_run, incident_of
 from ma_boot.report.timeline.events import Event, EventFile, Timed, clocked, whole, words
 from ma_boot.report.timeline.job_timeline import (
@@ -35,10 +35,12 @@ MOST_RUNS = 20
 NO_LEDGER = JobLedger()
 
 
-def timeline_of(files: Sequence[EventFile], ledger: JobLedger = NO_LEDGER) -> Timeline:
+def timeline_of(
+    files: Sequence[EventFile], ledger: JobLedger = NO_LEDGER, platform: PlatformTimes = UNKNOWN_TIMES
+) -> Timeline:
     """Merges event files: nodes by number, the runs of each oldest first.
 
-    `ledger` has entries that the events may lack.
+    `ledger` has entries that the events may lack, `platform` the times of the starts by the platform.
     """
     by_node, of_job = _by_node(files)
     recent = {number: _recent(runs) for number, runs in sorted(by_node.items())}
@@ -68,7 +70,7 @@ def timeline_of(files: Sequence[EventFile], ledger: JobLedger = NO_LEDGER) -> Ti
         unreadable=sum(file.unreadable for file in files),
         command=words(rehearsal, "command", 4000),
         boot_command=words(rehearsal, "boot_command", 4000),
-        starts=all_starts(JobLedger.of(known.values())),
+        starts=all_starts(JobLedger.of(known.values()), platform),
         schedules=max((whole(event, "schedule_count", 100_000) or 1 for event in started), default=1),
     )
 

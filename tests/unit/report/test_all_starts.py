@@ -22,7 +22,17 @@ from ma_boot.report.job_ledger import (
     read_fields,
 )
 from ma_boot.report.page.starts import MOST_STARTS, starts_lines
-from ma_boot.report.timeline.all_starts import END, HANGS, INPUTS, LOST, START, USEFUL, AllStarts, all_starts
+from ma_boot.report.timeline.all_starts import (
+    END,
+    HANGS,
+    INPUTS,
+    LOST,
+    START,
+    USEFUL,
+    AllStarts,
+    PlatformTimes,
+    all_starts,
+)
 from tests.synthetic import BEGAN, Writer
 from tests.unit.report.page.seen import Seen, line_of, node_with, seen
 from tests.unit.report.test_job_ledger import FIELDS, JSON
@@ -172,3 +182,32 @@ def test_page_of_a_full_ledger_is_little_longer() -> None:
     assert len(full.page) - len(few.page) < 40_000
     places = re.findall(r'd="M([\d.]+) [\d.]+H([\d.]+)"', full.section("starts"))
     assert all(0 <= float(left) <= float(right) <= 1000 for left, right in places)
+
+
+PLATFORM = PlatformTimes(
+    BEGAN - 600, ((BEGAN - 60, BEGAN + 212), (BEGAN + 280, BEGAN + 505), (BEGAN + 560, 0.0))
+)
+
+
+def test_gaps_have_a_queue_by_the_times_of_the_platform() -> None:
+    starts = all_starts(JobLedger.of(SURVIVED), PLATFORM)
+    assert [(start.queue, start.before) for start in starts.starts] == [(540, 600), (68, 78), (55, 85)]
+    assert [line.split()[3] for line in starts_lines(starts)[2:]] == ["10", "78.0", "85.0"]
+    assert (
+        "before and between the starts 12 min 43 s: queue 11 min 3 s, image and code 1 min 40 s"
+        in (starts_lines(starts)[0])
+    )
+
+
+def test_start_in_the_same_container_has_no_queue() -> None:
+    one = PLATFORM._replace(starts=PLATFORM.starts[:1])
+    starts = all_starts(JobLedger.of(SURVIVED), one)
+    assert [start.queue for start in starts.starts] == [540, None, None]
+    assert [start.before for start in starts.starts] == [600, 80, 90]
+
+
+@given(st.floats(0, 1e18), st.lists(st.tuples(st.floats(0, 1e18), st.floats(0, 1e18)), max_size=4))
+def test_any_times_of_the_platform_leave_a_table(created: float, records: list[tuple[float, float]]) -> None:
+    starts = all_starts(JobLedger.of(SURVIVED), PlatformTimes(created, tuple(records)))
+    assert starts.between >= starts.queued >= 0
+    assert len(starts_lines(starts)) == 5
