@@ -147,6 +147,9 @@ def test_hostile_documents_in_a_ledger_break_no_report(tmp_path: Path) -> None:
     assert SECRET not in ended.output
     assert all(line.isprintable() for line in ended.output.splitlines())
     assert "job-1: failed: " in ended.output
+    document = report("obs://bucket/ckpt", "--obs-root", tmp_path / "obs", "--json").output
+    assert SECRET not in document
+    assert json.loads(document)["jobs"][0]["all_starts"]["starts"][0]["outcome"] == "failed"
 
 
 def write_entry(tmp_path: Path, **fields: object) -> Path:
