@@ -10,8 +10,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ma_boot.cli.options.click_types import FILE
+from ma_boot.cli.options.declared import add_option_of
+from ma_boot.cli.report_ledgers import (
+    EventsOrUrl,
+    ledger_document,
+    ledger_lines,
+    read_job_ledgers,
+    split_places,
+)
+from ma_boot.errors import UsageError
+from ma_boot.node.transfers.options import TransferOptions
 from ma_boot.report.console import print_bytes, print_lines
 from ma_boot.report.files import write_atomically
+from ma_boot.report.job_ledger import JobLedger, job_directory
 
 if TYPE_CHECKING:
     from ma_boot.report.page.read import JobPage
@@ -25,7 +36,7 @@ if TYPE_CHECKING:
     nargs=-1,
     required=True,
     metavar="EVENTS...",
-    type=click.Path(exists=True, path_type=Path),
+    type=EventsOrUrl(exists=True, path_type=Path),
 )
 @click.option(
     "--output",
@@ -41,20 +52,25 @@ if TYPE_CHECKING:
     "ends of the logs of failed processes, CANN's logs, npu-smi, versions. Its contents are listed.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
+@add_option_of(TransferOptions, "obs_root")
 @click.pass_obj
 def report(
     environ: Mapping[str, str],
-    events: Sequence[Path],
+    events: Sequence[Path | str],
     output: Path | None,
     *,
     bundle: Path | None,
     as_json: bool,
+    obs_root: str | None,
 ) -> int:
     """Reports why a job ended, and makes one page of it: all its nodes on one timeline.
 
     EVENTS are directories with logs of the job, such as its log directory or a rehearsal's, or files
     <job>-node-<i>-events.jsonl. The page also shows the ends of the processes' logs if they are beside the
     events. Of a job that failed, the findings of ascend-fd are shown, too, where it is installed.
+
+    The URL of an output with checkpoints (obs://bucket/checkpoints) shows all starts of the job by its
+    ledger, alone or together with its events.
 
     \b
     Example:
@@ -66,27 +82,49 @@ def report(
         from ma_boot.report.support.bundle import check_bundle
 
         check_bundle(bundle)
-    page = output or (events[0] / "report.html" if events[0].is_dir() else events[0].with_name("report.html"))
-    files = event_files(events)
-    made = page_of(files, page)
+    paths, urls = split_places(events)
+    ledgers = read_job_ledgers(urls, obs_root, environ)
+    if not paths:
+        return _report_ledgers(ledgers, as_json, [*filter(None, [output, bundle])])
+    page = output or (paths[0] / "report.html" if paths[0].is_dir() else paths[0].with_name("report.html"))
+    files = event_files(paths)
+    made = page_of(files, page, ledgers=ledgers)
+    if ledgers and job_directory(made.timeline.job) not in ledgers:
+        print_lines(f"no ledger of the job {made.timeline.job} below {', '.join(urls)}", 2)
     write_atomically(page, made.text)
     second = _second_diagnosis(made, files, environ)
     document = _document(made, page, second) if as_json or bundle is not None else {}
     written = (
-        _bundle(bundle, made, events, files=files, document=document, environ=environ) if bundle else None
+        _bundle(bundle, made, paths, files=files, document=document, environ=environ) if bundle else None
     )
     if as_json:
         document["bundle"] = written.fields() if written is not None else None
-        # Its values are masked already; the syntax must not be.
-        print_bytes(
-            json.dumps(document, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
-        )
+        _print_json(document)
         return 0
     time = [f"useful node time: {made.time}"] if made.time else []
     of_others = second.shown() if second is not None else []
     contents = written.lines() if written is not None else []
-    print_lines("\n".join([made.end, *made.restarts, *time, *of_others, f"page: {page}", *contents]))
+    print_lines(
+        "\n".join([made.end, *made.restarts, *time, *made.starts, *of_others, f"page: {page}", *contents])
+    )
     return 0
+
+
+def _report_ledgers(ledgers: Mapping[str, JobLedger], as_json: bool, files: Sequence[Path]) -> int:
+    """Prints all starts of the jobs; raises `UsageError` for files that need events."""
+    if files:
+        raise UsageError(f"{files[0]} needs the events of a job: name its log directory, too")
+    if as_json:
+        _print_json(ledger_document(ledgers))
+    else:
+        print_lines("\n".join(ledger_lines(ledgers)))
+    return 0
+
+
+def _print_json(document: Mapping[str, Any]) -> None:
+    # Its values are masked already; the syntax must not be.
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    print_bytes(text.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def _second_diagnosis(

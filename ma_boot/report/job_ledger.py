@@ -84,7 +84,8 @@ class LedgerEntry(NamedTuple):
     newest complete checkpoint. `node`, `rank`, `code`, `words` and `place` are those of the root cause,
     `kind` is the kind of failure, `rule` that of the verdict on a restart in place. `server` is the one whose
     hardware has failed. `paid` and `useful` are node seconds: useful is the time until the newest complete
-    checkpoint, or until the end of a success.
+    checkpoint, or until the end of a success. Of the rest, `start` is before the ranks, without the `inputs`,
+    and `lost` are the steps after the checkpoint.
     """
 
     key: EntryKey
@@ -104,6 +105,9 @@ class LedgerEntry(NamedTuple):
     server: str = ""
     paid: float = 0.0
     useful: float = 0.0
+    start: float = 0.0
+    inputs: float = 0.0
+    lost: float = 0.0
 
 
 class JobLedger(NamedTuple):
@@ -173,9 +177,23 @@ def read_entry(key: EntryKey, document: object) -> LedgerEntry | None:
         kind=_text(document, "kind"),
         rule=_text(document, "rule"),
         server=_text(document, "server"),
-        paid=_number(document, "paid") or 0.0,
-        useful=_number(document, "useful") or 0.0,
+        **{name: _number(document, name) or 0.0 for name in ("paid", "useful", "start", "inputs", "lost")},
     )
+
+
+def entry_fields(entry: LedgerEntry) -> dict[str, Any]:
+    """Returns an entry for the events of a node, without secrets and digests."""
+    document = entry_document(entry).items()
+    known = {name: value for name, value in document if value not in (None, "") and name != "digest"}
+    return {"entry": str(entry.key), **known}
+
+
+def read_fields(fields: object) -> LedgerEntry | None:
+    """Returns the entry in an event; None if it is none."""
+    if not isinstance(fields, Mapping):
+        return None
+    key = EntryKey.parse(_text(fields, "entry"))
+    return None if key is None else read_entry(key, fields)
 
 
 def surplus(keys: Iterable[EntryKey]) -> list[EntryKey]:

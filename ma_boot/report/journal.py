@@ -46,6 +46,8 @@ class Journal:
         self.logs = LogWriter()
         self._file: LogFile | None = None
         self._node: int | None = None
+        # Seconds of the phases that have ended, by name.
+        self.seconds_of: dict[str, float] = {}
         # The event file.
         self.path: Path | None = None
 
@@ -137,6 +139,7 @@ class Journal:
             raise
         finally:
             seconds, outcome, detail = time.monotonic() - started, phase.outcome, phase.detail
+            self.seconds_of[name] = self.seconds_of.get(name, 0.0) + seconds
             self.event("phase-end", phase=name, seconds=seconds, outcome=outcome, detail=detail)
             line = f"{name}: {outcome} in {duration(seconds)}" + (f": {detail}" if detail else "")
             is_result = outcome == "failed" or (name in MILESTONES and self._node in (0, None))

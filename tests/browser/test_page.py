@@ -20,6 +20,7 @@ from tests.functional.node import PROGRAMS
 from tests.synthetic import measured_job, synthetic_job
 from tests.unit.report.golden.jobs import jobs, tails
 from tests.unit.report.page.seen import line_of
+from tests.unit.report.test_all_starts import SURVIVED, node as node_of_starts
 
 pytestmark = pytest.mark.browser
 BOTH = pytest.mark.parametrize("window", ["desktop", "narrow"])
@@ -319,6 +320,19 @@ def test_the_charts_are_on_the_axis_of_the_timeline(long_logs: str, opened: Open
     assert view.page.locator("#charts path.slow").count() == 6
     view.page.locator("#charts .drawing").first.hover(position={"x": 100, "y": 10})
     assert re.match(r"\d\d:\d\d:\d\d · \d\d:\d\d:\d\d$", view.seen(".hint")[0])
+    assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@BOTH
+def test_all_starts_of_a_job_have_an_axis_of_their_own(tmp_path: Path, opened: Open, window: str) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(page_text(line_of(node_of_starts(*SURVIVED)), {}))
+    view = opened(str(page), window=window)
+    assert view.page.locator("#starts .drawing g").count() == 3
+    view.page.locator("#starts .drawing").hover(position={"x": 50, "y": 10})
+    assert not view.page.locator(".hint").is_visible()
+    view.page.locator("#time .drawing").first.hover(position={"x": 50, "y": 10})
+    assert view.page.locator(".hint").is_visible()
     assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

@@ -37,6 +37,7 @@ class StandInJob:
         self.task_statuses: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self.stages: list[dict[str, Any]] = []
+        self.records: list[dict[str, Any]] = []
         self.nodes = int(body["spec"]["resource"]["node_count"])
         self.logs = {f"worker-{node}": TaskLog() for node in range(self.nodes)}
         self.process: subprocess.Popen[bytes] | None = None
@@ -59,6 +60,7 @@ class StandInJob:
             "duration": int(time.time() * 1000) - self.created,
             "tasks": list(self.logs),
             "task_statuses": self.task_statuses,
+            "running_records": self.records,
             "a_field_of_tomorrow": {"x": [1]},
         }
         algorithm = {"environments": self.body["algorithm"].get("environments", {})}

@@ -28,6 +28,7 @@ from ma_boot.desk.job_service.jobs import (
     cause_of,
     exit_code_of,
     job_id,
+    platform_times,
     row_of,
     state_of,
 )
@@ -296,7 +297,7 @@ def report(environ: Mapping[str, str], /, job: str, output: str | None) -> int:
     target = Path(output or Path("ma_boot-report", name)).absolute()  # which is no code of the next job
     events = fetched_logs(log_place(details), identifier, target, environ)
     page = target / "report.html"
-    made = page_of(events, page)
+    made = page_of(events, page, platform=platform_times(details))
     write_atomically(page, made.text)
-    print_lines("\n".join([made.end, *made.restarts, str(page)]))
+    print_lines("\n".join([made.end, *made.restarts, *made.starts, str(page)]))
     return 0

@@ -17,6 +17,7 @@ JOB: dict[str, Any] = {
         "duration": int,
         "tasks": [str],
         "task_statuses": [{"task": str, "exit_code": int, "message": str}],
+        "running_records": [{"start_at": int, "end_at": int}],
     },
 }
 JOBS = {"items": [JOB]}

@@ -11,6 +11,7 @@ from ma_boot.desk.job.request import MARK
 from ma_boot.desk.job_service.api import AnswerOdd, JobApi, ServiceBusy
 from ma_boot.errors import BootError, InputMissing, StoreUnavailable
 from ma_boot.redact import without_secrets
+from ma_boot.report.timeline.all_starts import PlatformTimes
 
 STATES = ("Creating", "Pending", "Running", "Terminating", "Completed", "Failed", "Terminated", "Abnormal")
 ENDED = {"Completed", "Failed", "Terminated", "Abnormal"}
@@ -42,6 +43,13 @@ def stages_of(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 def _in_words(name: str, stage: Mapping[str, Any]) -> str:
     text = " ".join((stage["en_message"] or "").split())
     return f"{name}: {text}" if text and text != name else name
+
+
+def platform_times(details: Mapping[str, Any]) -> PlatformTimes:
+    """Returns the times of the job's starts as the platform knows them."""
+    created = (details["metadata"]["create_time"] or 0) / 1000
+    records = ((record["start_at"], record["end_at"]) for record in details["status"]["running_records"])
+    return PlatformTimes(created, tuple((float(start), float(end or 0)) for start, end in records if start))
 
 
 def exit_code_of(details: Mapping[str, Any]) -> int:

@@ -40,8 +40,10 @@ from ma_boot.report.job_ledger import (
     JobLedger,
     LedgerEntry,
     RunDigest,
+    entry_fields,
+    job_directory,
 )
-from ma_boot.report.result import RunResult
+from ma_boot.report.result import RunResult, WorkerExit
 from ma_boot.wording import Message
 from path_mapping.stores.store import Store
 from path_mapping.workers.retry import RetriedStore, RetryPolicy
@@ -111,6 +113,7 @@ class LedgerOfStart:
         Raises `RepeatedFailure` if it would repeat a failure, `StoreError`, `TimeoutError` and `Stopped`.
         """
         self.earlier = self._in_time(READ_SECONDS, lambda documents: self._of_job(documents).read())
+        self._record(self.earlier.entries)
         repeated = self._repeated()
         if repeated is None:
             self._write(self._entry(BEGUN))
@@ -118,7 +121,8 @@ class LedgerOfStart:
             return
         with self._context.journal.best_effort(WITHOUT):
             refused = self._entry(REFUSED)
-            self._write(repeated.entry._replace(key=refused.key, at=refused.at, paid=0.0, useful=0.0))
+            entry = repeated.entry._replace(key=refused.key, at=refused.at, paid=0.0, useful=0.0)
+            self._write(entry._replace(start=0.0, inputs=0.0, lost=0.0))
             self._settle()
         raise RepeatedFailure(repeated.why, repeated.entry.code or 1)
 
@@ -170,15 +174,27 @@ class LedgerOfStart:
             self._settle()
 
     def _entry_of(self, facts: AttemptFacts) -> LedgerEntry:
+        before = self._seconds_before_ranks(facts.run)
         exits = facts.run.exits if facts.run is not None else ()
         steps = [step for step in (last_step(ended.output) for ended in exits) if step is not None]
+        useful, nodes = _useful_seconds(facts), self._job.node_count
         entry = self._entry(facts.outcome)._replace(
             step=max(steps, default=None),
             whole=facts.checkpoints.newest_complete(),
             rule=self.verdict.rule if self.verdict is not None else "",
-            useful=round(_useful_seconds(facts) * self._job.node_count, 1),
+            useful=round(useful * nodes, 3),
+            start=round(before[0] * nodes, 3),
+            inputs=round(before[1] * nodes, 3),
+            lost=round((_longest(exits) - useful) * nodes, 3),
         )
         return self._with_failure(entry, facts) if facts.outcome == FAILED else entry
+
+    def _seconds_before_ranks(self, run: RunResult | None) -> tuple[float, float]:
+        """Returns the seconds from the last entry to the ranks: without inputs, and of inputs."""
+        exits = run.exits if run is not None else ()
+        began = min((ended.ended_ns / 1e9 - ended.seconds for ended in exits), default=time.monotonic())
+        before, inputs = max(0.0, began - self._since), self._context.journal.seconds_of.pop("inputs", 0.0)
+        return max(0.0, before - inputs), min(before, inputs)
 
     def _with_failure(self, entry: LedgerEntry, facts: AttemptFacts) -> LedgerEntry:
         """Returns the entry of a failed attempt with its cause; of hardware with the node and its defect."""
@@ -212,10 +228,16 @@ class LedgerOfStart:
         paid, self._since = (now - self._since) * nodes, now
         key = EntryKey(self.earlier.last_start + 1, self._identity, self._attempts, outcome)
         at = round(time.time(), 3)
-        return LedgerEntry(key, self._job.name, at, nodes, digest=self._run.digest, paid=round(paid, 1))
+        return LedgerEntry(key, self._job.name, at, nodes, digest=self._run.digest, paid=round(paid, 3))
+
+    def _record(self, entries: Sequence[LedgerEntry]) -> None:
+        """Records entries as an event: reports and pages show the starts of a job without OBS."""
+        if entries:
+            self._context.journal.event("ledger", entries=[entry_fields(entry) for entry in entries])
 
     def _write(self, entry: LedgerEntry) -> None:
         """Begins to write an entry."""
+        self._record([entry])
 
         def write(documents: Documents) -> None:
             ledger = self._of_job(documents)
@@ -237,7 +259,7 @@ class LedgerOfStart:
             raise
 
     def _of_job(self, documents: Documents) -> LedgerDocuments:
-        return LedgerDocuments(documents, self._job.name)
+        return LedgerDocuments(documents, job_directory(self._job.name))
 
     def _in_time(self, seconds: float, work: Callable[[Documents], Result]) -> Result:
         """Returns the result of requests to OBS; raises `TimeoutError` after `seconds`, and their errors."""
@@ -287,12 +309,16 @@ def _newest_complete(documents: Documents, places: Sequence[Place]) -> str:
 def _useful_seconds(facts: AttemptFacts) -> float:
     """Returns the seconds of an attempt until its newest complete checkpoint, or all of a success."""
     exits = facts.run.exits if facts.run is not None else ()
-    longest = max((ended.seconds for ended in exits), default=0.0)
+    longest = _longest(exits)
     saved = facts.checkpoints.saved_at()
     if facts.outcome == SUCCEEDED or not exits:
         return longest
     began = min(ended.ended_ns / 1e9 - ended.seconds for ended in exits)
     return min(max(0.0, saved - began), longest) if saved is not None else 0.0
+
+
+def _longest(exits: Sequence[WorkerExit]) -> float:
+    return max((ended.seconds for ended in exits), default=0.0)
 
 
 def _ignore() -> None:

@@ -20,6 +20,7 @@ from ma_boot.report.page.head import (
     useful_time,
 )
 from ma_boot.report.page.lanes import axis_of, lanes_of, legend_of
+from ma_boot.report.page.starts import starts_section
 from ma_boot.report.page.tables import (
     COLLECTIVE_NAMES,
     INCIDENT_NAMES,
@@ -55,6 +56,7 @@ def page_text(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, 
         is_time_folded=is_time_folded(timeline),
         notices=notices_of(timeline),
         stacks=stacks_of(timeline),
+        starts=starts_section(timeline.starts),
         axis=axis_of(timeline.seconds),
         lanes=lanes,
         lanes_legend=list(legend_of(timeline)),

@@ -18,9 +18,10 @@ from ma_boot.report.explain import meaning_of, out_of_memory
 from ma_boot.report.failure import last_words, own_words
 from ma_boot.report.hints import hints_for
 from ma_boot.report.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, in_both, same
+from ma_boot.report.page.starts import restarts_text
 from ma_boot.report.timeline.job_timeline import BootRun, JobOutcome, ProcessSpan, Timeline
 from ma_boot.report.timeline.time_spent import COUNTED, time_spent
-from ma_boot.wording import Message, counted, duration, in_lines, lines_of, size
+from ma_boot.wording import Message, duration, in_lines, lines_of, size
 
 # Metrics of ranks that come with a step.
 STEPS = ("loss", "step_time")
@@ -67,7 +68,6 @@ _HIDES = Text(
     "the exit code of the command, which hides that of a process", "命令自身的退出码，掩盖了某个进程的退出码"
 )
 _HUNG = Text("{who}{where} hung{again}.", "{who}{where}{again}卡死。")
-_AGAIN = Text(" after {count}", "在 {number} 次重启后")
 _OUR_END = Text("{meaning}{where}.", "{meaning}{where}。")
 _NODE_FAILED = Text("{who} failed first, with exit code {code}.", "{who} 最先失败，退出码 {code}。")
 _JOB_FAILED = Text("The job failed with exit code {code}.", "作业失败，退出码 {code}。")
@@ -334,10 +334,11 @@ def _succeeded(timeline: Timeline) -> Text:
 
 
 def _again(timeline: Timeline) -> Text:
-    """Returns the number of restarts before this end, in place and of the boot command; empty if none."""
+    """Returns the number of restarts before this end, in place and of the whole job; empty if none."""
     failed = [sum(run.exit_code != 0 for run in node.runs[:-1]) for node in timeline.nodes]
-    number = len(timeline.restarts) + max(failed, default=0)
-    return _AGAIN.filled(count=counted(number, "restart"), number=number) if number else same("")
+    by_events = len(timeline.restarts) + max(failed, default=0), len(timeline.restarts)
+    # The events of earlier containers may be gone, and the ledger lacks a start where OBS failed.
+    return restarts_text(*max(by_events, timeline.starts.restarts))
 
 
 def _failed(process: ProcessSpan, where: Text, again: Text) -> Text:

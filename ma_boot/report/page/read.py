@@ -17,14 +17,17 @@ from ma_boot.redact import without_secrets
 from ma_boot.report.doubt import REMEDY
 from ma_boot.report.explain import without_escapes
 from ma_boot.report.files import keep_earlier, read_end, write_atomically
+from ma_boot.report.job_ledger import JobLedger, job_directory
 from ma_boot.report.page.compose import page_text
 from ma_boot.report.page.head import cause_in_own_words, headline, useful_time
 from ma_boot.report.page.language import catalogue
+from ma_boot.report.page.starts import starts_lines
 from ma_boot.report.page.tables import logs_to_read
 from ma_boot.report.result import CAUSE
+from ma_boot.report.timeline.all_starts import UNKNOWN_TIMES, PlatformTimes
 from ma_boot.report.timeline.events import printable, read_events
 from ma_boot.report.timeline.job_timeline import DOUBTFUL, Timeline
-from ma_boot.report.timeline.merge import job_names, timeline_of
+from ma_boot.report.timeline.merge import NO_LEDGER, job_names, timeline_of
 
 MOST_EVENT_BYTES = 64 << 20  # from the end of each file
 CAUSE_TAIL = 64_000  # bytes of the log of the process that failed first
@@ -32,31 +35,42 @@ ALL_TAILS = 1_000_000  # of all others together
 LARGEST_TAIL = 16_000  # of each of them
 CUT = "…\n"  # before an end that is not the whole log: its lines are numbered from the last one, which is -1
 LOGS = (".txt", ".log")
+NO_LEDGERS: Mapping[str, JobLedger] = {}
 
 
 class JobPage(NamedTuple):
     """The page of a job; `end` and `time` are its end and its useful node time in one line each, `restarts`
-    has a line for each restart. `tail` is the end of the log of the process that failed first.
+    has a line for each restart, `starts` a table of all starts. `tail` is the end of the log of the process
+    that failed first.
     """
 
     text: str
     end: str
     time: str
     restarts: tuple[str, ...]
+    starts: tuple[str, ...]
     timeline: Timeline
     tail: str
 
 
-def page_of(events: Sequence[Path], page: Path | None = None, own: bool = False) -> JobPage:
+def page_of(
+    events: Sequence[Path],
+    page: Path | None = None,
+    own: bool = False,
+    *,
+    ledgers: Mapping[str, JobLedger] = NO_LEDGERS,
+    platform: PlatformTimes = UNKNOWN_TIMES,
+) -> JobPage:
     """Makes the page of the job that wrote these event files, without secrets.
 
     `page` is its future path: links to whole logs are relative to it. `own` are events of this process: the
-    logs that they name are read wherever they are.
+    logs that they name are read wherever they are. `ledgers` are those of jobs, by the names of their
+    directories, `platform` has the times of the starts by the platform.
 
     Raises:
         ConfigError: A file cannot be read, there are no events, or they are of several jobs.
     """
-    timeline = _timeline(events)
+    timeline = _timeline(events, ledgers, platform)
     places = places_of_logs(timeline, events, own)
     links = {file: relative_url(place, page) for file, place in places.items()} if page else {}
     ends_of_logs = tails(timeline, places)
@@ -67,8 +81,17 @@ def page_of(events: Sequence[Path], page: Path | None = None, own: bool = False)
     end = " ".join(filter(None, [headline(timeline).en, f"{why}." if remedy else why, remedy]))
     reasons = (printable(incident.text) for incident in timeline.restarts)
     restarts = tuple(f"restart {number}: {reason}" for number, reason in enumerate(reasons, 1))
+    starts = timeline.starts
     text, time_spent = page_text(timeline, ends_of_logs, links), useful_time(timeline).en
-    return JobPage(text, printable(end), time_spent, restarts, timeline=timeline, tail=tail)
+    return JobPage(
+        text,
+        printable(end),
+        time_spent,
+        restarts=restarts,
+        starts=tuple(map(printable, starts_lines(starts))) if len(starts.starts) > 1 else (),
+        timeline=timeline,
+        tail=tail,
+    )
 
 
 def _hidden(text: str) -> str:
@@ -93,7 +116,7 @@ def event_files(places: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
-def _timeline(events: Sequence[Path]) -> Timeline:
+def _timeline(events: Sequence[Path], ledgers: Mapping[str, JobLedger], platform: PlatformTimes) -> Timeline:
     try:
         files = [read_events(read_end(path, MOST_EVENT_BYTES), _hidden) for path in events]
     except OSError as error:
@@ -103,7 +126,8 @@ def _timeline(events: Sequence[Path]) -> Timeline:
     names = job_names(files)
     if len(names) > 1:
         raise ConfigError(listed("expected the events of one job, found several:", names))
-    return timeline_of(files)
+    directory = job_directory(names[0]) if names else ""
+    return timeline_of(files, ledgers.get(directory, NO_LEDGER), platform)
 
 
 def places_of_logs(timeline: Timeline, events: Sequence[Path], own: bool = False) -> dict[str, Path]:

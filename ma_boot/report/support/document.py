@@ -11,6 +11,7 @@ from ma_boot.redact import masked
 from ma_boot.report.hints import hints_for
 from ma_boot.report.page.head import missing_nodes
 from ma_boot.report.page.read import JobPage
+from ma_boot.report.timeline.all_starts import starts_document
 from ma_boot.report.timeline.job_timeline import NodeTimeline, ProcessSpan
 from ma_boot.report.timeline.time_spent import COUNTED, time_spent
 
@@ -34,6 +35,7 @@ def job_document(page: JobPage) -> dict[str, Any]:
         "doubt": doubt.fields() if doubt is not None else None,
         "advice": [*map(str, hints_for(page.tail))] if outcome.exit_code else [],
         "restarts": [incident.text for incident in timeline.restarts],
+        "all_starts": starts_document(timeline.starts),
         "useful_node_time": {
             "useful": spent[COUNTED],
             "paid": round(sum(spent.values()), 3),

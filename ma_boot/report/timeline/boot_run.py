@@ -6,12 +6,13 @@ length of every list and text is limited.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Callable
 
 from ma_boot.report.cause import LOST_PEER, OWN, Cause
 from ma_boot.report.doubt import Doubt
+from ma_boot.report.job_ledger import MOST_ENTRIES, LedgerEntry, read_fields
 from ma_boot.report.result import node_and_rank
 from ma_boot.report.timeline.events import Event, Timed, items, moment, number, several, whole, words
 from ma_boot.report.timeline.job_timeline import (
@@ -250,8 +251,14 @@ def boot_run(node: int | None, events: Timed) -> BootRun:
         saves=tuple((_start_of(at, event), words(event, "step", 40)) for at, event in published),
         whole=words(last.get("checkpoints", {}), "whole", 40),
         doubt=doubt_in(ending),
+        ledger=tuple(islice(_ledger(of_kind.get("ledger", ())), 2 * MOST_ENTRIES)),
         software={name: words(versions, name, 60) for name in list(versions)[:MOST_VERSIONS]},
     )
+
+
+def _ledger(events: Iterable[tuple[float, Event]]) -> Iterator[LedgerEntry]:
+    fields = (entry for _, event in events for entry in items(event, "entries")[-MOST_ENTRIES:])
+    return filter(None, map(read_fields, fields))
 
 
 def incident_of(at: float, node: int | None, event: Event) -> Incident | None:

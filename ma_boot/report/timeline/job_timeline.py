@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from ma_boot.report.cause import Cause
 from ma_boot.report.doubt import Doubt
+from ma_boot.report.job_ledger import LedgerEntry
+from ma_boot.report.timeline.all_starts import AllStarts
 
 # Role of a process whose end the events do not tell.
 UNKNOWN = "unknown"
@@ -148,7 +150,7 @@ class BootRun(NamedTuple):
     `job_cause` the cause of the job's end, as far as this node knew; `program` names the script that was run,
     `software` has versions by name, and the `commit` of the code. `saves` are the steps of its checkpoints,
     each with the moment when it was there to be published, `whole` is the last one known to be whole. `doubt`
-    is about a success.
+    is about a success. `ledger` are the entries of all starts of the job that node 0 knew.
     """
 
     start: float
@@ -174,6 +176,7 @@ class BootRun(NamedTuple):
     saves: tuple[tuple[float, str], ...] = ()
     whole: str = ""
     doubt: Doubt | None = None
+    ledger: tuple[LedgerEntry, ...] = ()
 
     @property
     def latest(self) -> tuple[ProcessSpan, ...]:
@@ -218,7 +221,7 @@ class Timeline(NamedTuple):
 
     `earlier_runs` are left out, and `unreadable` is the number of lines that could not be parsed. `command`
     is that of a rehearsal, `boot_command` the one of the job form for it. `schedules` is how often the
-    platform has scheduled the job, as far as it tells.
+    platform has scheduled the job, as far as it tells. `starts` are all starts of the job in its ledger.
     """
 
     job: str
@@ -233,6 +236,7 @@ class Timeline(NamedTuple):
     command: str
     boot_command: str
     schedules: int
+    starts: AllStarts = AllStarts()
 
     @property
     def program(self) -> str:

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from ma_boot.errors import ExitCode
 from ma_boot.report.cause import order
 from ma_boot.report.doubt import Doubt
+from ma_boot.report.job_ledger import JobLedger
 from ma_boot.report.result import CAUSE, role_beside_cause
+from ma_boot.report.timeline.all_starts import UNKNOWN_TIMES, PlatformTimes, all_starts
 from ma_boot.report.timeline.boot_run import boot_run, incident_of
 from ma_boot.report.timeline.events import Event, EventFile, Timed, clocked, whole, words
 from ma_boot.report.timeline.job_timeline import (
@@ -30,10 +32,16 @@ from ma_boot.report.timeline.slow_ranks import slow_ranks
 GAP_SECONDS = 1800.0
 # Of a node, the latest ones.
 MOST_RUNS = 20
+NO_LEDGER = JobLedger()
 
 
-def timeline_of(files: Sequence[EventFile]) -> Timeline:
-    """Merges event files: nodes by number, the runs of each oldest first."""
+def timeline_of(
+    files: Sequence[EventFile], ledger: JobLedger = NO_LEDGER, platform: PlatformTimes = UNKNOWN_TIMES
+) -> Timeline:
+    """Merges event files: nodes by number, the runs of each oldest first.
+
+    `ledger` has entries that the events may lack, `platform` the times of the starts by the platform.
+    """
     by_node, of_job = _by_node(files)
     recent = {number: _recent(runs) for number, runs in sorted(by_node.items())}
     began, seconds = _extent([run for runs in recent.values() for run in runs], of_job)
@@ -47,6 +55,8 @@ def timeline_of(files: Sequence[EventFile]) -> Timeline:
     everything = [event for file in files for event in file.events]
     started = [event for event in everything if event["kind"] == "job"]
     counts = [whole(event, "nodes", 100_000) for event in started]
+    known = {entry.key: entry for node in drawn for run in node.runs for entry in run.ledger}
+    known.update((entry.key, entry) for entry in ledger.entries)
     incidents = [*(incident_of(at, None, event) for at, event in of_job), *_slow_ranks(drawn, seconds)]
     return Timeline(
         job=next(iter(job_names(files)), ""),
@@ -60,6 +70,7 @@ def timeline_of(files: Sequence[EventFile]) -> Timeline:
         unreadable=sum(file.unreadable for file in files),
         command=words(rehearsal, "command", 4000),
         boot_command=words(rehearsal, "boot_command", 4000),
+        starts=all_starts(JobLedger.of(known.values()), platform),
         schedules=max((whole(event, "schedule_count", 100_000) or 1 for event in started), default=1),
     )
 

@@ -27,6 +27,7 @@ def test_answers_of_the_stand_in_have_the_fields_of_the_sdk() -> None:
     part = {"name": "pulling image", "en_message": "x", "create_time": "1"}
     record = {"record_order": 1, "stages": [{**stage, "sub_stages": [part]}]}
     assert unknown_fields("StageRecord", record) == ()
+    assert unknown_fields("RunningRecord", {"start_at": 1, "end_at": 2}) == ()
 
 
 def public(desk: Desk) -> None:

@@ -13,11 +13,15 @@ from pathlib import Path
 import pytest
 
 from ma_boot.desk.job.request import MARK
+from ma_boot.report.job_ledger import BEGUN, FAILED, EntryKey, LedgerEntry, entry_fields
+from path_mapping.stores.open_store import open_store
+from path_mapping.workers.retry import RetriedStore
 from tests.functional.job.conftest import Desk
 from tests.functional.node import eventually
 from tests.functional.terminal import in_terminal
 from tests.job_api.client import BODY, opened
 from tests.job_api.stand_in import ApiFault, job_named
+from tests.unit.report.page.seen import Seen
 
 
 def test_a_job_is_submitted_and_watched_to_its_end_and_a_node_has_its_log(desk: Desk) -> None:
@@ -298,6 +302,31 @@ def test_the_page_of_a_job_is_made_from_its_log_path(desk: Desk) -> None:
     missing = desk.job("report", "second")
     assert missing.code == 66
     assert "the job has no log path in OBS" in missing.err
+
+
+def test_report_of_a_job_shows_its_starts_with_the_queue_by_the_times_of_the_platform(desk: Desk) -> None:
+    done = desk.job("submit", "job.yaml", "--watch", "--", "train.py", "exit:9:all")
+    assert done.code == 9
+    (job,) = desk.api.jobs.values()
+    created = job.created / 1000
+    times = ((1, 0, BEGUN, 100.0), (1, 1, FAILED, 700.0), (2, 0, BEGUN, 1000.0), (2, 1, FAILED, 1500.0))
+    entries = [
+        LedgerEntry(EntryKey(start, "9c41e0d2", attempt, outcome), "j", created + at, 2, paid=20.0)
+        for start, attempt, outcome, at in times
+    ]
+    event = {"kind": "ledger", "node": 0, "time": created, "entries": [*map(entry_fields, entries)]}
+    store = RetriedStore(open_store(desk.environ, None))
+    (key,) = [stored.key for stored in store.listing("bucket", "log/") if "-node-0-events" in stored.key]
+    store.write_bytes("bucket", key, b"".join(store.store.read("bucket", key)) + json.dumps(event).encode())
+    records = ((created + 50, created + 710), (int(created + 710) + 190, created + 1510), (0, 0))
+    first = int(created + 50) - created
+    queues = [f"{first:.1f} s", "3 min 10 s"]
+    job.records = [{"start_at": int(start), "end_at": int(end)} for start, end in records]
+    report = desk.job("report", "first")
+    assert "2 starts, useful node time 0.0 s of 80.0 s (0%)" in report.out, report
+    rows = Seen(Path(report.out.splitlines()[-1]).read_text()).rows("starts")
+    # The platform's times are whole seconds.
+    assert [row[2].partition(" (")[2] for row in rows] == [f"queue {seconds})" for seconds in queues]
 
 
 def test_missing_settings_are_reported_together(desk: Desk) -> None:

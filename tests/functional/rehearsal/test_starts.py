@@ -15,6 +15,7 @@ import pytest
 
 from tests.functional.node import Ended
 from tests.functional.rehearsal.jobs import node_events, rehearse, with_outputs, write
+from tests.unit.report.page.seen import Seen
 
 CHECKPOINTS = {
     "obs": "obs://bucket/ckpt",
@@ -284,3 +285,78 @@ def test_job_that_a_person_starts_by_hand_is_never_ended(laptop: Path) -> None:
         assert ended.returncode == 1, ended.stdout + ended.stderr
     assert real_starts(laptop) == 3
     assert outcomes(laptop) == ["00000-begun", "00001-failed"] * 3
+
+
+SURVIVES = [
+    "step = int(os.environ.get('MABOOT_RESTORED_STEP') or 0) + 10",
+    "os.makedirs(f'out/iter_{step}')",
+    "open(f'out/iter_{step}/rank_0.bin', 'w').write(str(step))",
+    *SAVED,
+    # The upload of the checkpoint comes before the failure.
+    "if step < 50: time.sleep(1.2); raise ValueError(f'bad label 91 of {step}')",
+]
+
+
+def reported(laptop: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ma_boot", "report", *arguments]
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(laptop)}
+    return subprocess.run(
+        command, cwd=laptop, env=environ, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_reports_of_a_job_that_survived_show_all_its_starts(laptop: Path) -> None:
+    (laptop / "obs" / "bucket").mkdir(parents=True, exist_ok=True)
+    options = [*ONE, *with_outputs(laptop, out=CHECKPOINTS), "--fault", "rescheduled times=3"]
+    more = {"MABOOT_MAX_RESTARTS": "1", "MABOOT_START_SECONDS": "0"}
+    ended = rehearse(laptop, *options, write(laptop, *SURVIVES), more=more)
+    assert ended.code == 0, ended.output
+    (page,) = laptop.glob("ma_boot-rehearsal/*/report.html")
+    shown = Seen(page.read_text())
+    headline = "The job succeeded after 4 restarts (2 in place): its process ended with exit code 0."
+    assert shown.headline == headline
+    rows = shown.rows("starts")
+    assert [(row[0], row[4], row[7]) for row in rows] == [
+        ("1", "2", "20"),
+        ("2", "2", "40"),
+        ("3", "1", "50"),
+    ]
+    failed = "failed: ValueError: bad label 91 of 40 (project/train.py:8)"
+    assert [row[8] for row in rows[1:]] == [failed, "succeeded"]
+    lines = reported(laptop, str(page.parent)).stdout.splitlines()
+    assert lines[0] == headline
+    (summary,) = [at for at, line in enumerate(lines) if line.startswith("3 starts, useful node time ")]
+    table = lines[summary:-1]
+    assert [line[:1] for line in table[1:]] == ["S", "1", "2", "3"]
+    of_obs = reported(laptop, "obs://bucket/ckpt", "--obs-root", "obs")
+    first, *rest = of_obs.stdout.splitlines()
+    assert first.endswith(": succeeded after 4 restarts (2 in place)"), of_obs
+    assert rest == table
+    (job,) = json.loads(reported(laptop, "obs://bucket/ckpt", "--obs-root", "obs", "--json").stdout)["jobs"]
+    starts = job["all_starts"]
+    assert (starts["restarts"], starts["restarts_in_place"]) == (4, 2)
+    paid = sum(document["paid"] for _, document in entries(laptop))
+    assert sum(starts["seconds_by_use"].values()) == pytest.approx(paid)
+    assert starts["seconds_by_use"]["lost steps"] > 0
+    assert starts["seconds_between"] > 0
+
+
+def test_start_that_was_not_made_stands_in_the_report(laptop: Path) -> None:
+    starts(laptop, FAILS)
+    (page,) = laptop.glob("ma_boot-rehearsal/*/report.html")
+    rows = Seen(page.read_text()).rows("starts")
+    assert [row[8].partition(":")[0] for row in rows] == [
+        "failed", "failed", *["ended at once, as it would fail again"] * 2,
+    ]  # fmt: skip
+
+
+def test_events_of_a_job_are_shown_with_its_ledger_from_obs(laptop: Path) -> None:
+    starts(laptop, FAILS, times=1)
+    (page,) = laptop.glob("ma_boot-rehearsal/*/report.html")
+    for events in page.parent.rglob("*-events.jsonl"):
+        lines = events.read_text().splitlines(keepends=True)
+        events.write_text("".join(line for line in lines if '"kind": "ledger"' not in line))
+    assert "2 starts" not in reported(laptop, str(page.parent)).stdout
+    ended = reported(laptop, str(page.parent), "obs://bucket/ckpt", "--obs-root", "obs")
+    assert "2 starts, useful node time " in ended.stdout
+    assert len(Seen(page.read_text()).rows("starts")) == 2

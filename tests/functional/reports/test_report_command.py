@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from ma_boot.report.job_ledger import job_directory
 from ma_boot.report.support import ascend_fd
 from ma_boot.report.support.ascend_fd import diagnose, log_directories, table_lines
 from tests.functional.reports.logs import JOB, SECRET, STAND_INS, event, failed_job, plog, report
 
 KEYS = [
     "format", "job", "program", "end", "exit_code", "by", "cause", "words", "doubt", "advice", "restarts",
-    "useful_node_time", "nodes", "nodes_without_events", "page", "ascend_fd", "bundle",
+    "all_starts", "useful_node_time", "nodes", "nodes_without_events", "page", "ascend_fd", "bundle",
 ]  # fmt: skip
 
 
@@ -116,3 +117,45 @@ def test_table_of_ascend_fd_is_read_as_lines() -> None:
     )
     assert table_lines(text)[:3] == ("Report", r"A: b \x07: c d", "more")
     assert len(table_lines(text)) == 60
+
+
+def test_url_without_a_ledger_is_an_error_that_names_what_is_expected(tmp_path: Path) -> None:
+    (tmp_path / "obs" / "bucket").mkdir(parents=True)
+    ended = report("obs://bucket/ckpt", "--obs-root", tmp_path / "obs")
+    assert (ended.code, ended.output) == (66, "")
+    assert "no ledger of a job below obs://bucket/ckpt" in ended.errors
+    assert report("obs://B/ckpt", "--obs-root", tmp_path / "obs").code == 64
+
+
+def test_page_of_a_ledger_alone_is_refused(tmp_path: Path) -> None:
+    write_entry(tmp_path)
+    page = tmp_path / "page.html"
+    ended = report("obs://bucket/ckpt", "--obs-root", tmp_path / "obs", "--output", page)
+    assert ended.code == 64
+    assert "needs the events of a job" in ended.errors
+    assert not page.exists()
+
+
+def test_hostile_documents_in_a_ledger_break_no_report(tmp_path: Path) -> None:
+    directory = write_entry(tmp_path, words=f"\x1b[31mevil --sk {SECRET}\u202e")
+    hostile = ["", "[]", "{", '{"at": 1e400, "nodes": 1, "job": "j"}', "x" * 5000, "[" * 900]
+    for number, text in enumerate(hostile, 2):
+        (directory / f"{number:05}-failed.json").write_text(text)
+    (directory.parent / "evil").mkdir()
+    ended = report("obs://bucket/ckpt", "--obs-root", tmp_path / "obs")
+    assert ended.code == 0, ended
+    assert SECRET not in ended.output
+    assert all(line.isprintable() for line in ended.output.splitlines())
+    assert "job-1: failed: " in ended.output
+    document = report("obs://bucket/ckpt", "--obs-root", tmp_path / "obs", "--json").output
+    assert SECRET not in document
+    assert json.loads(document)["jobs"][0]["all_starts"]["starts"][0]["outcome"] == "failed"
+
+
+def write_entry(tmp_path: Path, **fields: object) -> Path:
+    """Writes a ledger with one entry; returns the directory of its start."""
+    directory = tmp_path / "obs/bucket/ckpt/.ma_boot/ledger" / job_directory("job-1") / "999998-9c41e0d2"
+    directory.mkdir(parents=True)
+    document = {"job": "job-1", "at": 1.7e9, "nodes": 1, "words": "ValueError: x", **fields}
+    (directory / "00001-failed.json").write_text(json.dumps(document))
+    return directory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 
 from ma_boot.node.checkpoints.records.documents import Documents
@@ -12,21 +13,23 @@ from ma_boot.report.job_ledger import (
     JobLedger,
     LedgerEntry,
     entry_document,
-    job_directory,
     read_entry,
     surplus,
 )
 
 # Keys of a listing that are looked at: foreign ones among them must not hide all entries.
 _MOST_LISTED = 5 * MOST_ENTRIES
+# Jobs of one place that are read.
+MOST_JOBS = 20
 
 
 class LedgerDocuments:
     """Documents of one job's ledger; each method raises `StoreError`, and `Cancelled`."""
 
-    def __init__(self, documents: Documents, job: str) -> None:
+    def __init__(self, documents: Documents, directory: str) -> None:
+        """`directory` is that of a job, by `job_directory`."""
         self._documents = documents
-        self._prefix = f"{documents.place.ledger}{job_directory(job)}/"
+        self._prefix = f"{documents.place.ledger}{directory}/"
 
     def read(self) -> JobLedger:
         """Reads the newest entries; documents that are no entries are ignored."""
@@ -47,3 +50,16 @@ class LedgerDocuments:
         listed = islice(self._documents.objects(self._prefix), _MOST_LISTED)
         names = (stored.key[len(self._prefix) :] for stored in listed if stored.size <= MOST_BYTES)
         return [key for key in map(EntryKey.parse, names) if key is not None]
+
+
+def read_ledgers(documents: Documents) -> dict[str, JobLedger]:
+    """Reads the ledgers of the jobs at a place, by the names of their directories.
+
+    Raises `StoreError`, and `Cancelled`.
+    """
+    prefix = documents.place.ledger
+    keys = islice(documents.keys(prefix), MOST_JOBS * _MOST_LISTED)
+    matches = (re.match(r"([0-9a-f]{16})/", key[len(prefix) :]) for key in keys)
+    names = list(dict.fromkeys(match[1] for match in matches if match is not None))[:MOST_JOBS]
+    ledgers = {name: LedgerDocuments(documents, name).read() for name in names}
+    return {name: ledger for name, ledger in ledgers.items() if ledger.entries}

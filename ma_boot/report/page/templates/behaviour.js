@@ -50,10 +50,10 @@
     box.append(button);
   }
 
-  // A line through everything that is drawn over time
+  // A line through everything that is drawn over the time of this start
   const span = document.querySelector('main').dataset, seconds = Number(span.seconds), began = Number(span.began);
   const label = (at) => (seconds < 100 ? `${at.toFixed(1)} s` : new Date(at * 1000).toISOString().slice(11, 19));
-  for (const drawing of all('.lanes .drawing')) {
+  for (const drawing of all('section:not(#starts) .drawing')) {
     drawing.onpointermove = (event) => {
       const box = drawing.getBoundingClientRect(), share = (event.clientX - box.left) / box.width;
       if (share < 0 || share > 1) return;
