@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Callable, NamedTuple
 
-from ma_boot.node.peers.user_patterns import first_match
 from ma_boot.report.cause import LONGEST_WORDS, LOST_PEER, Cause, readable
 from ma_boot.wording import Message, text_in
 
@@ -91,7 +90,7 @@ def decide(
     rule is worth a restart, and uses up the budget.
     """
     evidence = Evidence(ends, cause, earlier, policy)
-    is_wanted = first_match(policy.retry_on, evidence.text) is not None
+    is_wanted = _first_match(policy.retry_on, evidence.text) is not None
     for rule, reason in RULES:
         why = reason(evidence) if rule in _ABOVE_THE_USER or not is_wanted else ""
         if why:
@@ -129,7 +128,7 @@ def failure_kind(ends: Mapping[int, AttemptEnd], cause: Cause | None, policy: Re
     evidence = Evidence(ends, cause, (), policy)
     if _excluded_by_user(evidence):
         return NO_RETRY_ON
-    if first_match(policy.retry_on, evidence.text) is not None:
+    if _first_match(policy.retry_on, evidence.text) is not None:
         return RETRY_ON
     if _broken_node(evidence):
         return HARDWARE
@@ -141,8 +140,17 @@ def failure_kind(ends: Mapping[int, AttemptEnd], cause: Cause | None, policy: Re
     return DETERMINISTIC if is_certain else "unknown"
 
 
+def _first_match(expressions: Sequence[str], text: str) -> str | None:
+    """See `first_match`, whose module most jobs do not need."""
+    if not expressions:
+        return None
+    from ma_boot.node.peers.user_patterns import first_match
+
+    return first_match(expressions, text)
+
+
 def _excluded_by_user(evidence: Evidence) -> str:
-    expression = first_match(evidence.policy.no_retry_on, evidence.text)
+    expression = _first_match(evidence.policy.no_retry_on, evidence.text)
     if expression is None:
         return ""
     return Message.of("the failure matches --no-retry-on {}: {}", expression, str(evidence.cause))

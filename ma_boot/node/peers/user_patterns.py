@@ -29,8 +29,6 @@ def parse_expression(text: str) -> str:
 
 def first_match(expressions: Sequence[str], text: str) -> str | None:
     """Returns the first of these expressions that is found in the text; None if none is."""
-    if not expressions:
-        return None
     import regex
 
     for expression in expressions[:MOST_EXPRESSIONS]:

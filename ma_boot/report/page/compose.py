@@ -7,6 +7,7 @@ that a browser opens at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ma_boot import __version__
 from ma_boot.report.page.charts import charts_of, has_unread_metrics, legend_of as legend_of_metrics
@@ -20,7 +21,6 @@ from ma_boot.report.page.head import (
     useful_time,
 )
 from ma_boot.report.page.lanes import axis_of, lanes_of, legend_of
-from ma_boot.report.page.starts import starts_section
 from ma_boot.report.page.tables import (
     COLLECTIVE_NAMES,
     INCIDENT_NAMES,
@@ -34,6 +34,9 @@ from ma_boot.report.page.tables import (
 from ma_boot.report.page.template import page_template, style_and_scripts
 from ma_boot.report.timeline.events import printable
 from ma_boot.report.timeline.job_timeline import JobOutcome, Timeline
+
+if TYPE_CHECKING:
+    from ma_boot.report.page.starts import StartsSection
 
 
 def page_text(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, str] | None = None) -> str:
@@ -56,7 +59,7 @@ def page_text(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, 
         is_time_folded=is_time_folded(timeline),
         notices=notices_of(timeline),
         stacks=stacks_of(timeline),
-        starts=starts_section(timeline.starts),
+        starts=_starts(timeline),
         axis=axis_of(timeline.seconds),
         lanes=lanes,
         lanes_legend=list(legend_of(timeline)),
@@ -80,6 +83,15 @@ def page_text(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, 
         version=__version__,
         **style_and_scripts(),
     )
+
+
+def _starts(timeline: Timeline) -> StartsSection | None:
+    """Returns the section on the starts of a job that has several."""
+    if len(timeline.starts.starts) < 2:
+        return None
+    from ma_boot.report.page.starts import starts_section  # most jobs have one
+
+    return starts_section(timeline.starts)
 
 
 def _short_end(outcome: JobOutcome) -> str:

@@ -18,11 +18,12 @@ from ma_boot.report.explain import meaning_of, out_of_memory
 from ma_boot.report.failure import last_words, own_words
 from ma_boot.report.hints import hints_for
 from ma_boot.report.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, in_both, same
-from ma_boot.report.page.starts import restarts_text
 from ma_boot.report.timeline.job_timeline import BootRun, JobOutcome, ProcessSpan, Timeline
 from ma_boot.report.timeline.time_spent import COUNTED, time_spent
-from ma_boot.wording import Message, duration, in_lines, lines_of, size
+from ma_boot.wording import Message, counted, duration, in_lines, lines_of, size
 
+_AGAIN = Text(" after {count}{in_place}", "在 {number} 次重启{in_place}后")
+_IN_PLACE = Text(" ({number} in place)", "（其中 {number} 次原地重启）")
 # Metrics of ranks that come with a step.
 STEPS = ("loss", "step_time")
 # Nodes or hosts that are listed by name.
@@ -331,6 +332,14 @@ def _succeeded(timeline: Timeline) -> Text:
     count = count_of_ranks(timeline)
     who = "its process" if count == 1 else f"all {count} processes"
     return _SUCCEEDED.filled(subject=_subject(timeline), again=_again(timeline), who=who, count=count)
+
+
+def restarts_text(number: int, in_place: int) -> Text:
+    """Returns the number of restarts before an end, some of them in place; empty if there is none."""
+    if not number:
+        return same("")
+    some = _IN_PLACE.filled(number=in_place) if 0 < in_place < number else same("")
+    return _AGAIN.filled(count=counted(number, "restart"), number=number, in_place=some)
 
 
 def _again(timeline: Timeline) -> Text:

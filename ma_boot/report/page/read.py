@@ -21,7 +21,6 @@ from ma_boot.report.job_ledger import JobLedger, job_directory
 from ma_boot.report.page.compose import page_text
 from ma_boot.report.page.head import cause_in_own_words, headline, useful_time
 from ma_boot.report.page.language import catalogue
-from ma_boot.report.page.starts import starts_lines
 from ma_boot.report.page.tables import logs_to_read
 from ma_boot.report.result import CAUSE
 from ma_boot.report.timeline.all_starts import UNKNOWN_TIMES, PlatformTimes
@@ -81,17 +80,25 @@ def page_of(
     end = " ".join(filter(None, [headline(timeline).en, f"{why}." if remedy else why, remedy]))
     reasons = (printable(incident.text) for incident in timeline.restarts)
     restarts = tuple(f"restart {number}: {reason}" for number, reason in enumerate(reasons, 1))
-    starts = timeline.starts
     text, time_spent = page_text(timeline, ends_of_logs, links), useful_time(timeline).en
     return JobPage(
         text,
         printable(end),
         time_spent,
         restarts=restarts,
-        starts=tuple(map(printable, starts_lines(starts))) if len(starts.starts) > 1 else (),
+        starts=_starts(timeline),
         timeline=timeline,
         tail=tail,
     )
+
+
+def _starts(timeline: Timeline) -> tuple[str, ...]:
+    """Returns the starts of a job that has several, as lines."""
+    if len(timeline.starts.starts) < 2:
+        return ()
+    from ma_boot.report.page.starts import starts_lines  # most jobs have one
+
+    return tuple(map(printable, starts_lines(timeline.starts)))
 
 
 def _hidden(text: str) -> str:

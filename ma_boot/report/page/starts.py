@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 
 from ma_boot.report.job_ledger import BEGUN, FAILED, REFUSED, STOPPED, SUCCEEDED, LedgerEntry
+from ma_boot.report.page.head import restarts_text
 from ma_boot.report.page.lanes import (
     NARROWEST,
     PROCESS_HEIGHT,
@@ -60,8 +61,6 @@ _ENDS = {
 _ROLES = {SUCCEEDED: WELL, STOPPED: STOPPED_ROLE, FAILED: CAUSE, REFUSED: CAUSE}
 # Colours of the part of an attempt after its useful steps, by its end.
 _ROLE_NAMES = {**ROLES, CAUSE: Text("lost steps, and end of a failure", "丢失的步，及失败的结束")}
-_AGAIN = Text(" after {count}{in_place}", "在 {number} 次重启{in_place}后")
-_IN_PLACE = Text(" ({number} in place)", "（其中 {number} 次原地重启）")
 _QUEUED = Text("{time} (queue {queue})", "{time}（排队 {queue}）")
 _WITH_QUEUE = Text(
     "; before and between the starts {time}: queue {queue}, image and code {image}",
@@ -84,10 +83,8 @@ class StartsSection(NamedTuple):
     left: int
 
 
-def starts_section(starts: AllStarts) -> StartsSection | None:
-    """Returns the section; None for a job with one start."""
-    if len(starts.starts) < 2:
-        return None
+def starts_section(starts: AllStarts) -> StartsSection:
+    """Returns the section for a job with at least one start."""
     shown = starts.starts[-MOST_STARTS:]
     began = min(start.began for start in shown)
     seconds = max(0.001, max(start.last.at for start in shown) - began)
@@ -134,14 +131,6 @@ def end_of_starts(starts: AllStarts) -> str:
     end = _end(starts.starts[-1].last).en
     again = restarts_text(*starts.restarts).en.strip()
     return f"{end}, {again}" if again and ":" in end else f"{end} {again}".rstrip()
-
-
-def restarts_text(number: int, in_place: int) -> Text:
-    """Returns the number of restarts before an end, some of them in place; empty if there is none."""
-    if not number:
-        return same("")
-    some = _IN_PLACE.filled(number=in_place) if 0 < in_place < number else same("")
-    return _AGAIN.filled(count=counted(number, "restart"), number=number, in_place=some)
 
 
 def starts_summary(starts: AllStarts) -> Text:
