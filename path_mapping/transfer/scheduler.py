@@ -25,7 +25,8 @@ from path_mapping.transfer.parts import (
     is_small,
     pool_size,
 )
-from path_mapping.workers.loop import Loop, Outcome, Pool
+from path_mapping.workers.loop import Loop
+from path_mapping.workers.pool import Outcome, Pool
 from path_mapping.workers.retry import RetriedStore
 
 

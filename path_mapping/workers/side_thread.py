@@ -1,10 +1,18 @@
-"""Threads beside a loop, for functions that block: each has one of them at a time."""
+"""Threads beside a loop, for functions that block: each thread runs one of them at a time."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import queue
 import threading
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, Callable
+
+from path_mapping.stores.waits import Elsewhere
+from path_mapping.workers.loop_waits import Slot
 
 Work = Callable[[], Any]
 # Called in the thread, with the result, or the exception that was raised.
@@ -50,3 +58,42 @@ def result_of(work: Work) -> Any:
         return work()
     except BaseException as error:  # raised again in the task
         return error
+
+
+class SideThreads:
+    """The threads of a loop, one for data and one for calls that take seconds; a pipe tells of results."""
+
+    def __init__(self) -> None:
+        """Raises `OSError` at the limit of open files."""
+        self._threads = {False: SideThread("transfer-data"), True: SideThread("transfer-slow")}
+        self._results: deque[tuple[Slot, Any]] = deque()
+        self._woken, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def fileno(self) -> int:
+        """The descriptor that is readable when there are results."""
+        return self._woken
+
+    def do(self, wait: Elsewhere, slot: Slot) -> None:
+        """Does the work of a wait; returns at once."""
+        self._threads[wait.slow].do(wait.work, partial(self._finished, slot))
+
+    def _finished(self, slot: Slot, result: Any) -> None:
+        """Passes the result of a thread on; called in its thread."""
+        self._results.append((slot, result))
+        with contextlib.suppress(BlockingIOError):  # the loop is awake
+            os.write(self._wakes, b"x")
+
+    def results(self) -> Iterator[tuple[Slot, Any]]:
+        """Yields each slot whose work is done, with the result or the exception."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken, 1 << 10)
+        while self._results:
+            yield self._results.popleft()
+
+    def end(self, seconds: float) -> frozenset[bool]:
+        """Ends the threads after their present work; returns `Elsewhere.slow` of those that still run."""
+        running = frozenset(slow for slow, thread in self._threads.items() if not thread.close(seconds))
+        if not running:
+            os.close(self._wakes)
+            os.close(self._woken)
+        return running

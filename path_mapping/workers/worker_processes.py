@@ -13,7 +13,7 @@ from typing import Any
 
 from path_mapping.errors import NoWorkers, WorkersLost
 from path_mapping.stores.units import Unit, bytes_of
-from path_mapping.workers.loop import Outcomes, Pool
+from path_mapping.workers.pool import Outcomes, Pool
 from path_mapping.workers.retry import RetriedStore, Trouble
 from path_mapping.workers.worker_process import NO_LOOP, MessageSocket, RenewalWanted, WorkerSetup
 

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from path_mapping.localfs.source_file import md5_of
 from path_mapping.stores.units import GetFile, PutFile, Unit
-from path_mapping.workers.loop import Loop, Outcome
+from path_mapping.workers.loop import Loop
+from path_mapping.workers.pool import Outcome
 from path_mapping.workers.retry import RetriedStore, RetryPolicy
 from tests.transfers import obs_store, tls_context, tree
 

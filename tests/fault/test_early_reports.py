@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from path_mapping.stores.units import PutFile, Unit
-from path_mapping.workers.loop import Loop, Outcome, Pool
+from path_mapping.workers.loop import Loop
+from path_mapping.workers.pool import Outcome, Pool
 from path_mapping.workers.retry import RetriedStore
 from path_mapping.workers.worker_processes import ProcessPool
 from tests.functional.node import eventually

@@ -13,7 +13,8 @@ import pytest
 
 from path_mapping.errors import NotFound
 from path_mapping.stores.units import GetFile
-from path_mapping.workers.loop import Loop, Outcome
+from path_mapping.workers.loop import Loop
+from path_mapping.workers.pool import Outcome
 from path_mapping.workers.retry import RetriedStore
 from tests.obs import MemoryObs, obs_fault
 from tests.transfers import (

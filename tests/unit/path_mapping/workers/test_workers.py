@@ -14,7 +14,8 @@ from hypothesis import given, strategies as st
 
 from path_mapping.errors import Corrupted, SlowDown, Unreachable
 from path_mapping.stores.units import GetFile
-from path_mapping.workers.loop import Loop, Outcome
+from path_mapping.workers.loop import Loop
+from path_mapping.workers.pool import Outcome
 from path_mapping.workers.rate_limit import RateLimit
 from path_mapping.workers.retry import RetriedStore, RetryPolicy, Trouble, seconds_before
 from path_mapping.workers.worker_process import MessageSocket
