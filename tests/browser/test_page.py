@@ -19,8 +19,8 @@ from tests.browser.conftest import Open
 from tests.functional.node import PROGRAMS
 from tests.synthetic import measured_job, synthetic_job
 from tests.unit.report.golden.jobs import jobs, tails
+from tests.unit.report.ledgers import SURVIVED, node as node_of_starts
 from tests.unit.report.page.seen import line_of
-from tests.unit.report.test_all_starts import SURVIVED, node as node_of_starts
 
 pytestmark = pytest.mark.browser
 BOTH = pytest.mark.parametrize("window", ["desktop", "narrow"])

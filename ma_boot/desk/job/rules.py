@@ -235,7 +235,7 @@ def exposed_secrets(job: JobFile) -> list[JobProblem]:
         job.problem(
             f"environment: {name}",
             "the value of a secret in the file; name the variable in `secrets` instead, so that the value "
-            "comes from your shell. Whoever may see the job in ModelArts can read either",
+            "comes from your shell. All who may see the job in ModelArts can read either",
         )
         for name, value in job.environment.items()
         if is_secret(name, value)

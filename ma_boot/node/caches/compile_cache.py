@@ -51,7 +51,7 @@ MOST_LISTED = 100_000
 
 
 class Restored(NamedTuple):
-    """What a start has found: the files and bytes of the cache; `downloaded` of the files were not here.
+    """The cache that a start has found, its files and bytes; `downloaded` of the files were not here.
 
     `attempt` of `job` has published it.
     """
@@ -64,7 +64,7 @@ class Restored(NamedTuple):
 
 
 class Published(NamedTuple):
-    """What a start has published: all files and bytes of the cache; `new` of the files were compiled here."""
+    """A published cache: all files and bytes, of which `new` files were compiled in this start."""
 
     files: int
     size: int

@@ -95,7 +95,7 @@ def test_a_published_cache_is_restored_by_the_next_start(start: Callable[..., St
     assert not (second.root / ".ma_boot").exists()
 
 
-def test_nothing_is_published_or_downloaded_without_a_change(
+def test_without_a_change_no_file_is_published_or_downloaded(
     start: Callable[..., Start], store: Store
 ) -> None:
     first, second = start(), start()

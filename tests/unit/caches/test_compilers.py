@@ -25,7 +25,7 @@ def test_a_cache_by_rank_is_kept_only_for_a_single_node() -> None:
     assert "MS_COMPILER_CACHE_ENABLE" not in compiler_variables("/cc/key", {}, 2).values
 
 
-def test_what_the_user_has_set_stays_and_is_named() -> None:
+def test_variables_that_the_user_has_set_stay_and_are_named() -> None:
     found = compiler_variables("/cc", {"TRITON_CACHE_DIR": "/mine", "MS_COMPILER_CACHE_ENABLE": "0"}, 1)
     assert found.values.keys() == {"TORCHINDUCTOR_CACHE_DIR", "ASCEND_CACHE_PATH"}
     assert found.notes == ("TRITON_CACHE_DIR is set to /mine: what is compiled there is not kept",)

@@ -219,7 +219,7 @@ class TestCode:
             ("*\n", ["pkg/train.py"]),
         ],
     )
-    def test_what_gitignore_names_is_not_copied_except_for_the_script(
+    def test_files_that_gitignore_names_are_not_copied_except_for_the_script(
         self, project: Path, patterns: str, files: list[str]
     ) -> None:
         (project / ".gitignore").write_text(f"{patterns}.gitignore\n")

@@ -33,37 +33,11 @@ from ma_boot.report.timeline.all_starts import (
     PlatformTimes,
     all_starts,
 )
-from tests.synthetic import BEGAN, Writer
+from tests.synthetic import BEGAN
+from tests.unit.report.ledgers import FIELDS, JSON, SURVIVED, begun, entry, failed, node
 from tests.unit.report.page.seen import Seen, line_of, node_with, seen
-from tests.unit.report.test_job_ledger import FIELDS, JSON
 
 OUTCOMES = (BEGUN, FAILED, SUCCEEDED, STOPPED, REFUSED)
-
-
-def entry(number: int, attempt: int, outcome: str, at: float, **more: Any) -> LedgerEntry:
-    key = EntryKey(number, f"{number:08x}", attempt, outcome)
-    return LedgerEntry(key, "job", BEGAN + at, 2, **{"paid": 0.0, **more})
-
-
-def begun(number: int, at: float) -> LedgerEntry:
-    return entry(number, 0, BEGUN, at, paid=20.0)
-
-
-def failed(number: int, attempt: int, at: float, **more: Any) -> LedgerEntry:
-    usual = {"paid": 200.0, "useful": 100.0, "start": 20.0, "inputs": 30.0, "lost": 40.0}
-    return entry(number, attempt, FAILED, at, **{**usual, "words": "OSError: lost", **more})
-
-
-SURVIVED = [
-    begun(1, 10),
-    failed(1, 1, 110),
-    failed(1, 2, 210, whole="400"),
-    begun(2, 300),
-    failed(2, 1, 400, code=124, whole="500"),
-    failed(2, 2, 500),
-    begun(3, 600),
-    entry(3, 1, SUCCEEDED, 700, paid=200.0, useful=180.0, whole="900"),
-]
 
 
 def starts_of(*entries: LedgerEntry) -> AllStarts:
@@ -72,18 +46,6 @@ def starts_of(*entries: LedgerEntry) -> AllStarts:
 
 def page_of(*entries: LedgerEntry, code: int = 0) -> Seen:
     return seen(node(*entries, code=code))
-
-
-def node(*entries: LedgerEntry, code: int = 0) -> Writer:
-    """Node 0 of the last start, whose events have the ledger in two parts."""
-    writer = node_with(end=2)
-    writer.at(1, "ledger", entries=[entry_fields(each) for each in entries[:-1]])
-    writer.at(3, "ledger", entries=[entry_fields(each) for each in entries[-1:]])
-    who = {"label": "rank 0", "rank": 0}
-    writer.at(2, "start", **who, log_file="/log/0")
-    writer.at(3, "exit", **who, code=code, stopped=False)
-    writer.at(4, "end", exit_code=code, by="training" if code else None, label="rank 0" if code else None)
-    return writer
 
 
 def test_node_time_of_all_starts_is_split_by_its_use() -> None:

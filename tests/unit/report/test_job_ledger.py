@@ -23,6 +23,7 @@ from ma_boot.report.job_ledger import (
     read_entry,
     surplus,
 )
+from tests.unit.report.ledgers import FIELDS, JSON
 
 KEY = EntryKey(2, "9c41e0d2", 1, FAILED)
 DIGEST = RunDigest(*("0123456789abcdef",) * len(RunDigest._fields))
@@ -45,12 +46,6 @@ ENTRY = LedgerEntry(
     paid=1200.5,
     useful=800.0,
 )
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=400),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=10,
-)
-FIELDS = st.dictionaries(st.sampled_from([*LedgerEntry._fields, *RunDigest._fields, "x"]), JSON, max_size=20)
 
 
 def entry_of(**values: Any) -> LedgerEntry:
