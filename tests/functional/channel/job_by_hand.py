@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,8 @@ class JobByHand:
         for booting in self.running:
             if booting.process.poll() is None:
                 for pid in (*descendants(booting.process.pid, {}), booting.process.pid):
-                    os.kill(pid, 9)
+                    with suppress(ProcessLookupError):  # it has ended meanwhile
+                        os.kill(pid, 9)
                 booting.process.wait()
             if booting.process.stdout is not None:
                 booting.process.stdout.close()
