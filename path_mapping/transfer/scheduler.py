@@ -25,7 +25,6 @@ from path_mapping.transfer.parts import (
     is_small,
     pool_size,
 )
-from path_mapping.workers.loop import Loop
 from path_mapping.workers.pool import Outcome, Pool
 from path_mapping.workers.retry import RetriedStore
 
@@ -295,6 +294,8 @@ def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None
 
             pool = ProcessPool(to, size.processes, size.connections)
         else:
+            from path_mapping.workers.loop import Loop  # not for a transfer that has nothing to do
+
             pool = Loop(to, size.connections if signer is not None else 1, tally.moved)
         running = Scheduler(work, pool, tally, to.cancel, size.processes > 0)
         try:
