@@ -10,14 +10,14 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ma_boot.errors import BootError, CommandNotFound, Stopped, described
+from ma_boot.errors import BootError, Stopped, described
 from ma_boot.node.boot.boot_state import Boot
 from ma_boot.node.environment.training_environment import TrainingEnvironment
-from ma_boot.node.transfers.mapping import NodeTransfers, inputs_of, outputs_of
+from ma_boot.node.transfers.mapping import NodeTransfers
 from ma_boot.node.transfers.progress import TransferProgress, cancel_and_wait
 from ma_boot.processes.task import Task
 from ma_boot.report.result import RunResult
@@ -202,22 +202,16 @@ def open_cache(boot: Boot, training: TrainingEnvironment) -> NodeCache:
 
 
 def _open(boot: Boot, transfers: NodeTransfers, training: TrainingEnvironment) -> OpenCache | None:
+    from ma_boot.node.boot.job_code import code_of
     from ma_boot.node.caches.cache_key import cache_key, read_machine_facts
     from ma_boot.node.caches.compile_cache import CacheTarget, CompileCache
-    from ma_boot.node.environment.code_digest import code_root, digest_of_code
-    from ma_boot.node.environment.command import find_code
+    from ma_boot.node.environment.code_digest import digest_of_code
     from ma_boot.node.environment.software import read_software
 
     route, base = transfers.mapping.caches[0], transfers.base
-    routes = (*inputs_of(transfers), *outputs_of(transfers), route)
-    left_out = [*(str(each.path(base)) for each in routes), boot.job.log_dir]
-    command, job, cwd = boot.request.command, boot.job, boot.context.cwd
-    script = None
-    with suppress(CommandNotFound):  # the launch reports it
-        script = find_code(command, cwd, job.job_dir)
-    root = code_root(script, job.job_dir, cwd, job.home)
+    root, without = code_of(boot)
     # Without a script, it is what the platform has copied.
-    code = digest_of_code(root or job.job_dir, left_out)
+    code = digest_of_code(root or boot.job.job_dir, [*without, str(route.path(base))])
     if not code.digest:
         boot.journal.warn(f"compile cache: not used, as the code is unknown: {code.why}")
         return None

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from ma_boot.errors import CommandNotFound, RepeatedFailure, Stopped, described
+from ma_boot.errors import RepeatedFailure, Stopped, described
 from ma_boot.node.boot.boot_state import Boot
+from ma_boot.node.boot.job_code import code_of
 from ma_boot.node.boot.request import boot_command
 from ma_boot.node.boot.start_ledger import LedgerOfStart, LedgerRun
 from ma_boot.node.checkpoints.options import options_of
 from ma_boot.node.checkpoints.records.keys import Place
-from ma_boot.node.environment.code_digest import code_root
-from ma_boot.node.environment.command import find_code, find_file
+from ma_boot.node.environment.command import find_file
 from ma_boot.node.environment.run_digest import digest_of, run_digest
-from ma_boot.node.transfers.mapping import configured_store, inputs_of, outputs_of
+from ma_boot.node.transfers.mapping import configured_store, outputs_of
 from ma_boot.report.job_ledger import RunDigest
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.stores.store import Store
@@ -58,21 +56,16 @@ def _configured_store(boot: Boot) -> Store:
 
 def _digest(boot: Boot, python: str) -> RunDigest:
     """Returns the digests of this start; options of the ledger itself change nothing."""
-    request, context, job = boot.request, boot.context, boot.job
-    mapping, code = request.transfers.path_mapping, None
-    # An input may bring the script.
-    with suppress(CommandNotFound):
-        code = find_code(request.command, context.cwd, job.job_dir)
+    request, context = boot.request, boot.context
+    mapping, (root, without) = request.transfers.path_mapping, code_of(boot)
     run = request.run._replace(ledger=None, ignore_ledger=False)
     # Secrets are masked in the command; 16 bits show a change.
     secret = digest_of(request.command.words)[:4]
-    base = boot.transfers.base if boot.transfers is not None else None
-    routes = (*inputs_of(boot.transfers), *outputs_of(boot.transfers)) if base is not None else ()
     return run_digest(
-        code_root(code, job.job_dir, context.cwd, job.home),
+        root,
         f"{boot_command(request._replace(run=run))} {secret}",
-        find_file(mapping, context.cwd, job.job_dir) if mapping is not None else None,
+        find_file(mapping, context.cwd, boot.job.job_dir) if mapping is not None else None,
         python,
         environ=context.environ,
-        without=[job.log_dir, *(str(route.path(base)) for route in routes if base is not None)],
+        without=without,
     )
