@@ -126,11 +126,15 @@ class JobLedger(NamedTuple):
         """Number of the newest start; 0 for none."""
         return max((entry.key.start for entry in self.entries), default=0)
 
+    @property
+    def starts(self) -> list[tuple[LedgerEntry, ...]]:
+        """The entries of each start, the oldest first; each process of node 0 is one."""
+        return [tuple(entries) for _, entries in groupby(self.entries, key=lambda entry: entry.key[:2])]
+
     def ends(self) -> list[LedgerEntry]:
         """Returns the last entry of each start, the newest first, without those that the ledger has ended."""
-        starts = groupby(self.entries, key=lambda entry: entry.key[:2])
-        last = [list(entries)[-1] for _, entries in starts]
-        return [entry for entry in reversed(last) if entry.key.outcome != REFUSED]
+        last = (entries[-1] for entries in reversed(self.starts))
+        return [entry for entry in last if entry.key.outcome != REFUSED]
 
 
 def job_directory(job: str) -> str:

@@ -24,7 +24,7 @@ from ma_boot.desk.rehearsal.simulated_cards import tools_of
 from ma_boot.errors import CannotCreate
 from ma_boot.node.boot.process_context import ProcessContext
 from ma_boot.node.boot.request import BootRequest, as_options, as_variables, boot_command
-from ma_boot.node.caches.options import EXTENSION, CacheOptions, write_cache_options
+from ma_boot.node.caches.options import EXTENSION, cache_options_of, write_cache_options
 from ma_boot.node.checkpoints.options import options_of, write_options
 from ma_boot.node.launch.launch_plan import WorkerSpec
 from ma_boot.platform.modelarts.job import PLATFORM_GID, PLATFORM_UID
@@ -165,7 +165,7 @@ def rerooted(mapping: PathMapping, root: str) -> str:
         sections["cache"] = {
             _escaped(_below(root, route)): {
                 "obs": _escaped(str(route.remote)),
-                **(write_cache_options(route.more) if isinstance(route.more, CacheOptions) else {}),
+                **write_cache_options(cache_options_of(route)),
             }
             for route in mapping.caches
         }

@@ -87,7 +87,7 @@ def page_text(timeline: Timeline, tails: Mapping[str, str], links: Mapping[str, 
 
 def _starts(timeline: Timeline) -> StartsSection | None:
     """Returns the section on the starts of a job that has several."""
-    if len(timeline.starts.starts) < 2:
+    if not timeline.starts.are_several:
         return None
     from ma_boot.report.page.starts import starts_section  # most jobs have one
 

@@ -94,7 +94,7 @@ def page_of(
 
 def _starts(timeline: Timeline) -> tuple[str, ...]:
     """Returns the starts of a job that has several, as lines."""
-    if len(timeline.starts.starts) < 2:
+    if not timeline.starts.are_several:
         return ()
     from ma_boot.report.page.starts import starts_lines  # most jobs have one
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from ma_boot.errors import ExitCode
@@ -88,6 +87,11 @@ class AllStarts(NamedTuple):
     starts: tuple[JobStart, ...] = ()
 
     @property
+    def are_several(self) -> bool:
+        """True for a job that was started again: only then reports show its starts."""
+        return len(self.starts) > 1
+
+    @property
     def spent(self) -> dict[str, float]:
         """Node seconds of all starts by their use."""
         return _sum_of([start.spent for start in self.starts])
@@ -116,10 +120,10 @@ class AllStarts(NamedTuple):
 
 
 def all_starts(ledger: JobLedger, platform: PlatformTimes = UNKNOWN_TIMES) -> AllStarts:
-    """Returns the starts of a job; each process of node 0 is one."""
+    """Returns the starts of a job with their times."""
     starts: list[JobStart] = []
-    for _, entries in groupby(ledger.entries, key=lambda entry: entry.key[:2]):
-        start = JobStart(tuple(entries))
+    for entries in ledger.starts:
+        start = JobStart(entries)
         if starts and _has_ended(starts[-1]):
             start = start._replace(before=max(0.0, start.began - starts[-1].last.at))
         starts.append(start)
