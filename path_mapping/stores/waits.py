@@ -1,4 +1,4 @@
-"""The waits of a task: a coroutine that asks whoever runs it for these, and does all else without blocking.
+"""The waits of a task: a coroutine that asks its loop for these, and does all else without blocking.
 
 Not asyncio, whose import takes as long as the start of a worker, and which makes objects for each wait. A
 task runs in `workers.loop` beside many others, or alone by `stores.blocking`. It ends early by its `close`,

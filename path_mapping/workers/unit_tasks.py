@@ -59,7 +59,7 @@ class UnitTasks:
             return Outcome(unit.number, value, None, retries)
         except (StoreError, OSError) as error:
             return Outcome(unit.number, None, await self._runner.given_up(unit, error), retries)
-        except Exception as error:  # raised again by whoever takes the outcome, unless it is of this file
+        except Exception as error:  # the scheduler raises it again, unless it is of this file
             return Outcome(unit.number, None, error, retries)
 
     def stop(self) -> None:
