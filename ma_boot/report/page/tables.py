@@ -228,7 +228,7 @@ def commands_of(timeline: Timeline) -> list[tuple[Text, str]]:
         if node.last.command:
             of_nodes.setdefault(node.last.command, []).append(node.number)
     of_job = (
-        (Text("Boot command for the job form", "作业表单中的启动命令"), timeline.boot_command),
+        (Text("Boot command for the job form", "训练作业参数中的启动命令"), timeline.boot_command),
         (Text("on this machine", "在本机"), timeline.command),
     )
     commands = [(heading, command) for heading, command in of_job if command]
