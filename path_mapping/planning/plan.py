@@ -18,35 +18,6 @@ from path_mapping.mapping.selection import Shard, selected, sharer
 from path_mapping.stores.objects import StoredObject, part_sizes_of
 
 
-class Copy(NamedTuple):
-    """A file to copy: the local path, which is inside `root`, and the object.
-
-    Paths are text, which takes a tenth of the time of a `Path`: there may be a million copies.
-
-    `etag` is the object's, as it was listed; `route` is the index of the route. `mtime_ns` is the time at
-    which a file to upload was modified, in nanoseconds.
-    """
-
-    path: str
-    root: str
-    bucket: str
-    key: str
-    size: int
-    etag: str = ""
-    route: int = 0
-    mtime_ns: int = 0
-
-    @property
-    def local(self) -> Path:
-        """The local path."""
-        return Path(self.path)
-
-    @property
-    def url(self) -> str:
-        """The object's URL."""
-        return f"obs://{self.bucket}/{self.key}"
-
-
 class Ends(NamedTuple):
     """Both ends of a route: a file is at `root` plus its name, its object at `prefix` plus its name.
 

@@ -19,7 +19,6 @@ from path_mapping.planning.plan import (
     MAKE,
     REFUSE,
     SKIP,
-    Copy,
     Ends,
     RecordEntry,
     Step,
@@ -28,6 +27,7 @@ from path_mapping.planning.plan import (
 from path_mapping.planning.route_scan import Check, RouteScan
 from path_mapping.planning.shared_target import HasContent, SharedTarget
 from path_mapping.planning.spool import Spool
+from path_mapping.stores.objects import Copy
 
 # Refusals, blocked files and notices that are kept of each kind; a bucket may have a million of them.
 MOST_KEPT = 1000

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Callable
 
 from path_mapping.mapping.routes import Route
-from path_mapping.planning.plan import Copy, Ends, unquote_etag
-from path_mapping.stores.objects import StoredObject
+from path_mapping.planning.plan import Ends, unquote_etag
+from path_mapping.stores.objects import Copy, StoredObject
 
 # Directory below an output's URL that has a directory for each writer.
 CONFLICTS = "conflicts"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Iterator
 from functools import partial
 from typing import Any, Callable
 
@@ -29,7 +29,6 @@ from path_mapping.localfs.source_file import (
     FileState,
     RangeReader,
     check_unchanged,
-    crc64,
     state_of,
 )
 from path_mapping.stores import object_requests
@@ -42,8 +41,8 @@ from path_mapping.stores.contents import (
     match_content,
 )
 from path_mapping.stores.exchange import NOTHING, Answer, Exchange, Request
-from path_mapping.stores.http_connection import JOINED, Piece
-from path_mapping.stores.objects import Checksums, md5_of_etag
+from path_mapping.stores.http_connection import Piece
+from path_mapping.stores.objects import Checksums, Copy, md5_of_etag
 from path_mapping.stores.signer import Signer
 from path_mapping.stores.units import (
     BeginParts,
@@ -126,12 +125,18 @@ class DataPath(UnitRunner):
         raise TargetRemoved(f"{doing}: another process removed the directory {path}")
 
     async def _get_file(self, unit: GetFile, moved: Moved, room: bytearray) -> ContentMatch:
-        doing = f"reading obs://{unit.bucket}/{unit.key}"
-        parent, name = os.path.split(unit.path)
-        with await self._exchange.ask(Request(doing, "GET", unit.bucket, unit.key)) as answer:
-            directory, temporary, file = self._create(doing, parent, unit.root, name)
+        copy = unit.copy
+        doing = f"reading {copy.url}"
+        parent, name = os.path.split(copy.path)
+        with await self._exchange.ask(Request(doing, "GET", copy.bucket, copy.key)) as answer:
+            directory, temporary, file = self._create(doing, parent, copy.root, name)
             try:
-                match = await _fill(doing, unit, file, answer, moved, memoryview(room))
+                stated = Checksums.stated(answer.response.headers, copy.size)
+                content = ContentSum(stated)
+                await _receive(answer, content, file, offset=0, size=copy.size, moved=moved, room=room)
+                match = content.check(doing, stated)
+                os.fchmod(file, 0o640)
+                put_mark(file, copy.size, answer.response.text("etag"))
                 if match.verdict == UNSURE and match.crc not in unit.seen:
                     directory.discard(temporary)
                     return match
@@ -159,43 +164,35 @@ class DataPath(UnitRunner):
             if known is not None and known == await elsewhere(lambda: crc_of(file, unit.offset, unit.length)):
                 moved(unit.length)
                 return FetchedRange(known, True)
-            return await self._fetch_range(unit, file, moved, memoryview(room))
+            return await self._fetch_range(unit, file, moved, room)
         finally:
             os.close(file)
 
-    async def _fetch_range(self, unit: GetRange, file: int, moved: Moved, room: memoryview) -> FetchedRange:
-        last = unit.offset + unit.length - 1
-        doing = f"reading obs://{unit.bucket}/{unit.key}, bytes {unit.offset} to {last}"
-        plain = {"Range": f"bytes={unit.offset}-{last}", **if_match(unit.etag)}
-        request = Request(doing, "GET", unit.bucket, unit.key, plain=plain)
+    async def _fetch_range(self, unit: GetRange, file: int, moved: Moved, room: bytearray) -> FetchedRange:
+        copy, last = unit.copy, unit.offset + unit.length - 1
+        doing = f"reading {copy.url}, bytes {unit.offset} to {last}"
+        plain = {"Range": f"bytes={unit.offset}-{last}", **if_match(copy.etag)}
+        request = Request(doing, "GET", copy.bucket, copy.key, plain=plain)
         with await self._exchange.ask(request) as answer:
             response = answer.response
             promised = response.text("content-range")
-            if response.status != 206 or promised != f"bytes {unit.offset}-{last}/{unit.total}":
+            if response.status != 206 or promised != f"bytes {unit.offset}-{last}/{copy.size}":
                 found = f"HTTP {response.status}, Content-Range {promised!r}"
-                raise Unreachable(f"{doing}: found {found}, expected 206 and this range of {unit.total}")
-            answer.most = unit.length
-            crc = done = 0
-            while True:
-                piece = await answer.piece(room)
-                if not piece:
-                    break
-                write_all(file, piece, unit.offset + done)
-                crc = crc64(piece, crc)
-                done += len(piece)
-                moved(len(piece))
-            if done != unit.length:
-                raise Unreachable(f"{doing}: {done} bytes arrived, expected {unit.length}")
-            return FetchedRange(crc, False)
+                raise Unreachable(f"{doing}: found {found}, expected 206 and this range of {copy.size}")
+            content = ContentSum(Checksums(crc64=0))
+            offset, size = unit.offset, unit.length
+            await _receive(answer, content, file, offset=offset, size=size, moved=moved, room=room)
+            return FetchedRange(content.crc, False)
 
     async def _check_file(self, unit: CheckFile, moved: Moved, room: bytearray) -> ContentMatch | None:
         """Compares a file with its object's checksum, by a HEAD: a GET may state that of its range."""
-        doing = f"checking obs://{unit.bucket}/{unit.key}"
-        request = Request(doing, "HEAD", unit.bucket, unit.key, plain=if_match(unit.etag))
+        copy = unit.copy
+        doing = f"checking {copy.url}"
+        request = Request(doing, "HEAD", copy.bucket, copy.key, plain=if_match(copy.etag))
         response = await self._exchange.head(request)
-        if response.length not in (None, unit.size):
-            raise Unreachable(f"{doing}: found {response.length} bytes, expected {unit.size}")
-        stated = Checksums.stated(response.headers, unit.size)
+        if response.length not in (None, copy.size):
+            raise Unreachable(f"{doing}: found {response.length} bytes, expected {copy.size}")
+        stated = Checksums.stated(response.headers, copy.size)
         try:
             file = os.open(unit.path, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
@@ -204,7 +201,7 @@ class DataPath(UnitRunner):
             if stated.crc64 is not None:
                 return compare_checksums("CRC-64", stated.crc64, unit.crc)
             reader = self._reader(room)
-            return await elsewhere(lambda: match_content(stated, lambda: reader.pieces(file, 0, unit.size)))
+            return await elsewhere(lambda: match_content(stated, lambda: reader.pieces(file, 0, copy.size)))
         finally:
             os.close(file)
 
@@ -216,16 +213,11 @@ class DataPath(UnitRunner):
     async def _send_file(
         self, unit: PutFile, before: FileState, moved: Moved, room: bytearray
     ) -> StoredContent:
-        doing = f"writing obs://{unit.bucket}/{unit.key}"
-        file = os.open(unit.path, os.O_RDONLY)
+        doing = f"writing {unit.copy.url}"
+        file = os.open(unit.copy.path, os.O_RDONLY)
         try:
             request = await self._put_request(doing, unit, file, offset=0, size=before.size, room=room)
-            body: Callable[[], Iterable[Piece]] = partial(
-                _body, self._reader(room), file, offset=0, size=before.size, before=before
-            )
-            if before.size <= JOINED:
-                content = _content(file, before)
-                body = lambda: content  # noqa: E731
+            body = partial(_body, self._reader(room), file, offset=0, size=before.size, before=before)
             stored = await self._exchange.put_object(request, body, before.size, moved)
         except Corrupted as error:
             if error.stored:
@@ -236,9 +228,9 @@ class DataPath(UnitRunner):
         return stored._replace(compared=True) if unit.checked else stored
 
     async def _put_part(self, unit: PutPart, moved: Moved, room: bytearray) -> StoredContent:
-        doing = f"writing obs://{unit.bucket}/{unit.key}, part {unit.part}"
+        doing = f"writing {unit.copy.url}, part {unit.part}"
         reader, offset, size = self._reader(room), unit.offset, unit.length
-        file = os.open(unit.path, os.O_RDONLY)
+        file = os.open(unit.copy.path, os.O_RDONLY)
         try:
             known = md5_of_etag(unit.known)
             if known is not None and known == await elsewhere(lambda: reader.md5_of(file, offset, size)):
@@ -265,21 +257,22 @@ class DataPath(UnitRunner):
             md5_of = partial(self._reader(room).md5_of, file, offset, size)
             headers = {"Content-MD5": base64_of_md5(await elsewhere(md5_of) if size > ROOM else md5_of())}
         plain = {"Content-Length": str(size)}
-        return Request(doing, "PUT", unit.bucket, unit.key, headers=headers, plain=plain)
+        return Request(doing, "PUT", unit.copy.bucket, unit.copy.key, headers=headers, plain=plain)
 
     async def _begin_parts(self, unit: BeginParts, moved: Moved, room: bytearray) -> MultipartUpload:
-        return await object_requests.begin_parts(self._exchange, unit.bucket, unit.key, unit.left)
+        copy = unit.copy
+        return await object_requests.begin_parts(self._exchange, copy.bucket, copy.key, unit.left)
 
     async def _end_parts(self, unit: EndParts, moved: Moved, room: bytearray) -> str | None:
-        exchange, bucket, key, upload = self._exchange, unit.bucket, unit.key, unit.upload
+        exchange, copy = self._exchange, unit.copy
         if not unit.etags:
-            await object_requests.abort_parts(exchange, bucket, key, upload)
+            await object_requests.abort_parts(exchange, copy.bucket, copy.key, unit.upload)
             return ""
         return await object_requests.end_parts(
             exchange,
-            bucket,
-            key,
-            upload=upload,
+            copy.bucket,
+            copy.key,
+            upload=unit.upload,
             etags=unit.etags,
             size=unit.size,
             compared=unit.compared,
@@ -291,7 +284,7 @@ class DataPath(UnitRunner):
         if not etag:
             return error
         try:
-            outcome = await self._remove_wrong(unit, etag)
+            outcome = await self._remove_wrong(unit.copy, etag)
         except StoreError as problem:
             outcome = f"the object in OBS is wrong, and cannot be deleted: {problem}"
         else:
@@ -301,16 +294,16 @@ class DataPath(UnitRunner):
         kind = type(error) if isinstance(error, Refused) else Corrupted
         return kind(f"{error}; {outcome}")
 
-    async def _remove_wrong(self, unit: Unit, etag: str) -> str:
+    async def _remove_wrong(self, copy: Copy, etag: str) -> str:
         """Deletes a wrong object, and describes the result. Raises `StoreError` if it still exists."""
-        doing = f"looking at obs://{unit.bucket}/{unit.key}"
+        doing = f"looking at {copy.url}"
         try:
-            found = await self._exchange.head(Request(doing, "HEAD", unit.bucket, unit.key))
+            found = await self._exchange.head(Request(doing, "HEAD", copy.bucket, copy.key))
         except NotFound:
             return "there is no object now"
         if found.text("etag") != etag:
             return "another client has replaced the wrong object since"
-        await object_requests.delete(self._exchange, unit.bucket, unit.key)
+        await object_requests.delete(self._exchange, copy.bucket, copy.key)
         return "the wrong object was deleted"
 
 
@@ -338,35 +331,21 @@ def if_match(etag: str) -> dict[str, str]:
     return {"If-Match": etag} if etag else {}
 
 
-def _content(file: int, before: FileState) -> tuple[bytes, ...]:
-    """Returns the bytes of a small file, as `_body` does."""
-    content = os.pread(file, before.size, 0)
-    if len(content) < before.size:
-        raise FileChanged("the file was truncated")
-    check_unchanged(file, before)
-    return (content,) if content else ()
-
-
-async def _fill(
-    doing: str, unit: GetFile, file: int, answer: Answer, moved: Moved, room: memoryview
-) -> ContentMatch:
-    """Writes the body of a response to the file; checks its size, and its checksum."""
-    stated = Checksums.stated(answer.response.headers, unit.size)
-    content = ContentSum(stated)
-    answer.most = unit.size
+async def _receive(
+    answer: Answer, content: ContentSum, file: int, *, offset: int, size: int, moved: Moved, room: bytearray
+) -> None:
+    """Writes the body of a response to its place in the file, and adds it to the sum, which was empty."""
+    answer.most = size
+    view = memoryview(room)
     while True:
-        piece = await answer.piece(room)
+        piece = await answer.piece(view)
         if not piece:
             break
-        write_all(file, piece, content.size)
+        write_all(file, piece, offset + content.size)
         content.add(piece)
         moved(len(piece))
-    if content.size != unit.size:
-        raise Unreachable(f"{doing}: {content.size} bytes arrived, expected {unit.size}")
-    match = content.check(doing, stated)
-    os.fchmod(file, 0o640)
-    put_mark(file, unit.size, answer.response.text("etag"))
-    return match
+    if content.size != size:
+        raise Unreachable(f"{answer.doing}: {content.size} bytes arrived, expected {size}")
 
 
 async def send_unchanged(unit: PutFile, send: Callable[[FileState], Awaitable[StoredContent]]) -> StoredFile:
@@ -380,16 +359,17 @@ async def send_unchanged(unit: PutFile, send: Callable[[FileState], Awaitable[St
         OSError: the file cannot be read.
         StoreError: `send` failed, for another reason.
     """
+    listed, path = unit.copy, unit.copy.path
     for _ in range(1 if unit.settled else CHANGED_ATTEMPTS):
-        before = state_of(os.stat(unit.path))
-        if unit.settled and (before.size, before.mtime_ns) != (unit.size, unit.mtime_ns):
+        before = state_of(os.stat(path))
+        if unit.settled and (before.size, before.mtime_ns) != (listed.size, listed.mtime_ns):
             raise FileChanged("the file changed after it was listed")
         try:
             stored = await send(before)
         except (StoreError, FileChanged):
-            if state_of(os.stat(unit.path)) == before:
+            if state_of(os.stat(path)) == before:
                 raise
         else:
-            if state_of(os.stat(unit.path)) == before:
+            if state_of(os.stat(path)) == before:
                 return StoredFile(stored.etag, before.size, before.mtime_ns, stored.compared)
     raise FileChanged(f"the file changed during each of {CHANGED_ATTEMPTS} uploads")

@@ -237,14 +237,14 @@ class StorePath(UnitRunner):
         return await send_unchanged(unit, lambda before: elsewhere(send))
 
     def _fetch(self, unit: GetFile, moved: Callable[[int], None]) -> ContentMatch:
-        target, root = Path(unit.path), Path(unit.root)
+        target, root = unit.copy.local, Path(unit.copy.root)
         check_contained(target, root)  # each time: a link may have been created since the last file
         make_directories(root)  # kept even if the file fails, unlike directories below it
         verdict = RIGHT
 
         def pieces() -> Iterator[bytes]:
             nonlocal verdict
-            source = self._store.read(unit.bucket, unit.key)
+            source = self._store.read(unit.copy.bucket, unit.copy.key)
             while True:
                 try:
                     piece = next(source)
@@ -255,13 +255,13 @@ class StorePath(UnitRunner):
                 yield piece
 
         # Without an MD5: `Store.read` compares the content.
-        write_verified(target, pieces(), unit.size, None)
+        write_verified(target, pieces(), unit.copy.size, None)
         return ContentMatch(verdict)
 
     def _send(self, unit: PutFile, moved: Callable[[int], None]) -> StoredContent:
-        source = Path(unit.path)
+        source = unit.copy.local
         md5 = md5_of(self._until_cancelled(chunks(source)))
-        return StoredContent(self._store.write(unit.bucket, unit.key, source, md5, moved), True)
+        return StoredContent(self._store.write(unit.copy.bucket, unit.copy.key, source, md5, moved), True)
 
     def _until_cancelled(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:

@@ -72,7 +72,7 @@ class Answer:
         self.response = response
         # Bytes that the body may have, and that it has had.
         self.most, self._size = LONGEST_DOCUMENT, 0
-        self._exchange, self._doing, self._origin = exchange, doing, origin
+        self._exchange, self.doing, self._origin = exchange, doing, origin
         self._connection = connection
 
     def __enter__(self) -> Answer:
@@ -86,10 +86,10 @@ class Answer:
         try:
             piece = await self._connection.piece(room)
         except ConnectionFailed as error:
-            raise self._exchange.error_of(self._doing, error) from error
+            raise self._exchange.error_of(self.doing, error) from error
         self._size += len(piece)
         if self._size > self.most:
-            raise Unreachable(f"{self._doing}: more than the expected {self.most} bytes arrived")
+            raise Unreachable(f"{self.doing}: more than the expected {self.most} bytes arrived")
         return piece
 
     async def content(self) -> bytes:

@@ -1,6 +1,7 @@
 """Units of a transfer: its requests as values that can be sent to another process. Pure.
 
-Each has a `number`, which identifies its outcome. Sizes, offsets and lengths are in bytes.
+Each has a `number`, which identifies its outcome, and the `copy` to which it belongs. Sizes, offsets and
+lengths are in bytes.
 """
 
 from __future__ import annotations
@@ -8,53 +9,43 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Callable, NamedTuple, Union
 
+from path_mapping.stores.objects import Copy
+
 
 class GetFile(NamedTuple):
-    """Download an object to `path`, completely or not at all: the result is a `ContentMatch`.
+    """Download an object to its path, completely or not at all: the result is a `ContentMatch`.
 
-    `root` must contain the file. If the match is `UNSURE`, the file is dropped, unless its CRC-64 is in
-    `seen`, those of earlier readings.
+    If the match is `UNSURE`, the file is dropped, unless its CRC-64 is in `seen`, those of earlier readings.
     """
 
     number: int
-    bucket: str
-    key: str
-    size: int
-    path: str
-    root: str
+    copy: Copy
     seen: tuple[int, ...] = ()
 
 
 class GetRange(NamedTuple):
-    """Download a range of an object to the same place in a file: the result is a `FetchedRange`.
+    """Download a range of an object to the same place in the file at `path`: the result is a `FetchedRange`.
 
-    It is None if the file has gone: another process has moved or removed it.
-    `total` is the size of the object, `known` the CRC-64 that an earlier run noted for this range: if the
-    file still has it, nothing is downloaded.
+    It is None if the file has gone: another process has moved or removed it. `known` is the CRC-64 that an
+    earlier run noted for this range: if the file still has it, nothing is downloaded.
     """
 
     number: int
-    bucket: str
-    key: str
-    etag: str
-    total: int
+    copy: Copy
+    path: str
     offset: int
     length: int
-    path: str
     known: int | None
 
 
 class CheckFile(NamedTuple):
-    """Compare a file with the checksum of the object: the result is a `ContentMatch`.
+    """Compare the file at `path` with the checksum of the object: the result is a `ContentMatch`.
 
     It is None if the file has gone. `crc` is the file's CRC-64.
     """
 
     number: int
-    bucket: str
-    key: str
-    etag: str
-    size: int
+    copy: Copy
     path: str
     crc: int
 
@@ -62,16 +53,13 @@ class CheckFile(NamedTuple):
 class PutFile(NamedTuple):
     """Upload a file, completely or not at all: the result is a `StoredFile`.
 
-    `checked` sends its MD5 along. `settled`: only if its size and modification time are still these.
+    `checked` sends its MD5 along. `settled`: only if its size and modification time are still those of the
+    copy.
     """
 
     number: int
-    bucket: str
-    key: str
-    size: int
-    path: str
+    copy: Copy
     checked: bool
-    mtime_ns: int = 0
     settled: bool = False
 
 
@@ -83,8 +71,7 @@ class BeginParts(NamedTuple):
     """
 
     number: int
-    bucket: str
-    key: str
+    copy: Copy
     left: tuple[str, ...]
 
 
@@ -96,19 +83,17 @@ class PutPart(NamedTuple):
     """
 
     number: int
-    bucket: str
-    key: str
+    copy: Copy
     upload: str
     part: int
     offset: int
     length: int
-    path: str
     known: str
     checked: bool
 
 
 class EndParts(NamedTuple):
-    """Complete a multipart upload with the parts of these ETags, or abort it if there are none.
+    """Complete a multipart upload of `size` bytes with the parts of these ETags; without any, abort it.
 
     `compared` is False if these ETags tell nothing about the content of the parts. The result is the ETag of
     the object, which is empty after an abort; None if the upload has gone without having become the object:
@@ -116,8 +101,7 @@ class EndParts(NamedTuple):
     """
 
     number: int
-    bucket: str
-    key: str
+    copy: Copy
     upload: str
     size: int
     etags: tuple[str, ...]
@@ -163,7 +147,7 @@ class MultipartUpload(NamedTuple):
 def bytes_of(unit: Unit) -> int:
     """Returns the number of bytes that a unit moves."""
     if isinstance(unit, (GetFile, PutFile)):
-        return unit.size
+        return unit.copy.size
     if isinstance(unit, (GetRange, PutPart)):
         return unit.length
     return 0

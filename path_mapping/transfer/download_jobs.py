@@ -20,8 +20,8 @@ from path_mapping.localfs.atomic_file import (
 )
 from path_mapping.localfs.names import TEMPORARY
 from path_mapping.localfs.source_file import crc64_of_parts
-from path_mapping.planning.plan import Copy
 from path_mapping.stores.contents import RIGHT, UNSURE, WRONG, ContentMatch
+from path_mapping.stores.objects import Copy
 from path_mapping.stores.store import Store
 from path_mapping.stores.units import CheckFile, FetchedRange, GetFile, GetRange, Unit
 from path_mapping.transfer.jobs import Job, next_number
@@ -54,16 +54,7 @@ class SmallDownload(Job):
         self._seen: list[int] = []
 
     def start(self) -> Iterable[Unit]:
-        unit = GetFile(
-            next_number(),
-            self.copy.bucket,
-            self.copy.key,
-            size=self.copy.size,
-            path=self.copy.path,
-            root=self.copy.root,
-            seen=tuple(self._seen),
-        )
-        return (unit,)
+        return (GetFile(next_number(), self.copy, tuple(self._seen)),)
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
         match: ContentMatch = value
@@ -171,20 +162,11 @@ class LargeDownload(Job):
             self._directory.discard(journal_of(self._temporary))
 
     def _units(self, known: dict[int, int], path: str) -> Iterator[Unit]:
-        copy = self.copy
-        for index, span in enumerate(self._spans):
+        for index, (offset, length) in enumerate(self._spans):
             if path != self._path:
                 return
             yield GetRange(
-                next_number(),
-                copy.bucket,
-                copy.key,
-                etag=copy.etag,
-                total=copy.size,
-                offset=span.offset,
-                length=span.length,
-                path=path,
-                known=known.get(index),
+                next_number(), self.copy, path, offset=offset, length=length, known=known.get(index)
             )
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
@@ -207,18 +189,9 @@ class LargeDownload(Job):
         return (self._check(),) if len(self._crcs) == len(self._spans) else ()
 
     def _check(self) -> CheckFile:
-        copy = self.copy
         lengths = [span.length for span in self._spans]
         crc = crc64_of_parts([self._crcs[index] for index in range(len(lengths))], lengths)
-        return CheckFile(
-            next_number(),
-            copy.bucket,
-            copy.key,
-            etag=copy.etag,
-            size=copy.size,
-            path=self._path,
-            crc=crc,
-        )
+        return CheckFile(next_number(), self.copy, self._path, crc)
 
     def _checked(self, crc: int, match: ContentMatch) -> Iterable[Unit]:
         try:

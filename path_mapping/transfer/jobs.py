@@ -10,8 +10,8 @@ from typing import Any
 
 from path_mapping.errors import Unreachable
 from path_mapping.localfs.source_file import CHANGED_ATTEMPTS, FileChanged, FileState, state_of
-from path_mapping.planning.plan import Copy
 from path_mapping.planning.record import BegunUploads
+from path_mapping.stores.objects import Copy
 from path_mapping.stores.store import Store
 from path_mapping.stores.units import (
     BeginParts,
@@ -85,17 +85,7 @@ class SmallUpload(FileUpload):
     """A file that is uploaded by one request."""
 
     def start(self) -> Iterable[Unit]:
-        unit = PutFile(
-            next_number(),
-            self.copy.bucket,
-            self.copy.key,
-            size=self.copy.size,
-            path=self.copy.path,
-            checked=self._checked,
-            mtime_ns=self.copy.mtime_ns,
-            settled=self._settled,
-        )
-        return (unit,)
+        return (PutFile(next_number(), self.copy, self._checked, self._settled),)
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
         self._note(value)
@@ -128,7 +118,7 @@ class LargeUpload(FileUpload):
         part = part_size(self._before.size, self._part)
         self._spans = spans(self._before.size, part) or [Span(0, 0)]  # it has been emptied
         left = self._uploads.take(self.copy.bucket, self.copy.key)
-        return (BeginParts(next_number(), self.copy.bucket, self.copy.key, left),)
+        return (BeginParts(next_number(), self.copy, left),)
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
         """Sends the parts, and after the last one completes the upload."""
@@ -137,7 +127,7 @@ class LargeUpload(FileUpload):
             self._upload = begun.upload
             for gone in set(unit.left) - {begun.upload}:
                 self._uploads.ended(gone)
-            self._uploads.begun(unit.bucket, unit.key, begun.upload)
+            self._uploads.begun(self.copy.bucket, self.copy.key, begun.upload)
             return self._parts(begun)
         if isinstance(unit, PutPart):
             self._stored[unit.part] = value
@@ -157,17 +147,15 @@ class LargeUpload(FileUpload):
         return self.start()
 
     def _parts(self, begun: MultipartUpload) -> Iterator[Unit]:
-        path, known = self.copy.path, parts_that_count(begun.parts, self._spans)
+        known = parts_that_count(begun.parts, self._spans)
         for number, (span, etag) in enumerate(zip(self._spans, known), start=1):
             yield PutPart(
                 next_number(),
-                self.copy.bucket,
-                self.copy.key,
-                upload=begun.upload,
+                self.copy,
+                begun.upload,
                 part=number,
                 offset=span.offset,
                 length=span.length,
-                path=path,
                 known=etag,
                 checked=self._checked,
             )
@@ -179,25 +167,15 @@ class LargeUpload(FileUpload):
         if state_of(os.stat(self.copy.path)) == self._before:
             etags = tuple(self._stored[number].etag for number in sorted(self._stored))
         compared = all(stored.compared for stored in self._stored.values())
-        return self._ending(self._upload, self._before.size, etags, compared)
-
-    def _ending(self, upload: str, size: int, etags: tuple[str, ...], compared: bool = True) -> EndParts:
-        return EndParts(
-            next_number(),
-            self.copy.bucket,
-            self.copy.key,
-            upload=upload,
-            size=size,
-            etags=etags,
-            compared=compared,
-        )
+        size = self._before.size
+        return EndParts(next_number(), self.copy, self._upload, size=size, etags=etags, compared=compared)
 
     def failed(self, error: BaseException) -> Iterable[Unit]:
         """Aborts the upload, whose parts would cost money; if that fails, the next run aborts it."""
         if not self._upload:
             return ()
         upload, self._upload = self._upload, ""
-        return (self._ending(upload, self.copy.size, etags=()),)
+        return (EndParts(next_number(), self.copy, upload, size=0, etags=()),)
 
     def cleaned(self, unit: Unit) -> None:
         """Notes that the upload is aborted."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from path_mapping.errors import StoreError
 from path_mapping.localfs.source_file import chunks
-from path_mapping.planning.plan import Copy
 from path_mapping.stores.contents import RIGHT, WRONG, match_content
+from path_mapping.stores.objects import Copy
 from path_mapping.stores.store import Store
 from path_mapping.workers.retry import RetriedStore
 

@@ -13,7 +13,7 @@ from operator import length_hint
 from typing import Callable, NamedTuple
 
 from path_mapping.errors import Cancelled, PathMappingError
-from path_mapping.planning.plan import Copy
+from path_mapping.stores.objects import Copy
 from path_mapping.stores.units import Unit, bytes_of
 from path_mapping.transfer.jobs import Job
 from path_mapping.transfer.parts import (

@@ -16,10 +16,10 @@ from path_mapping.localfs.names import shown
 from path_mapping.localfs.source_file import CHANGED_ATTEMPTS, FileChanged
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import Shard
-from path_mapping.planning.plan import Copy, unquote_etag
+from path_mapping.planning.plan import unquote_etag
 from path_mapping.planning.prepare import UploadChoice, prepare_downloads, prepare_uploads
 from path_mapping.planning.prepared_transfer import EmptyRoute, PreparedTransfer
-from path_mapping.stores.objects import ObjectState
+from path_mapping.stores.objects import Copy, ObjectState
 from path_mapping.stores.store import Store
 from path_mapping.transfer.download_jobs import download_job, journal_of, ranges_of, temporary_of
 from path_mapping.transfer.jobs import Job, upload_job

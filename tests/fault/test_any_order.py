@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from path_mapping.localfs.source_file import md5_of
+from path_mapping.stores.objects import Copy
 from path_mapping.stores.units import GetFile, PutFile, Unit
 from path_mapping.workers.loop import Loop
 from path_mapping.workers.pool import Outcome
@@ -175,14 +176,11 @@ def units_in(base: Path) -> list[Unit]:
         if number % 2:
             source = base / f"out-{number}"
             source.write_bytes(content)
-            units.append(PutFile(number, "bucket", f"{number}", len(content), os.fspath(source), False))
+            copy = Copy(os.fspath(source), os.fspath(base), "bucket", f"{number}", len(content))
+            units.append(PutFile(number, copy, checked=False))
         else:
-            target = base / "in" / f"{number}"
-            units.append(
-                GetFile(
-                    number, "bucket", f"{number}", len(content), os.fspath(target), os.fspath(base / "in")
-                )
-            )
+            root = os.fspath(base / "in")
+            units.append(GetFile(number, Copy(f"{root}/{number}", root, "bucket", f"{number}", len(content))))
     return units
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from path_mapping.stores.objects import Copy
 from path_mapping.stores.units import PutFile, Unit
 from path_mapping.workers.loop import Loop
 from path_mapping.workers.pool import Outcome, Pool
@@ -25,10 +26,11 @@ def started(url: str, processes: int) -> Pool:
 
 def batch(base: Path, *names: str) -> list[Unit]:
     write(base, {f"out/{name}": name.encode() for name in names})
-    return [
-        PutFile(number, "bucket", f"out/{name}", len(name), os.fspath(base / "out" / name), False)
-        for number, name in enumerate(names)
+    copies = [
+        Copy(os.fspath(base / "out" / name), os.fspath(base), "bucket", f"out/{name}", len(name))
+        for name in names
     ]
+    return [PutFile(number, copy, checked=False) for number, copy in enumerate(copies)]
 
 
 def outcomes(pool: Pool, count: int) -> list[Outcome]:

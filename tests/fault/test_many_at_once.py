@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from path_mapping.errors import NotFound
+from path_mapping.stores.objects import Copy
 from path_mapping.stores.units import GetFile
 from path_mapping.workers.loop import Loop
 from path_mapping.workers.pool import Outcome
@@ -108,7 +109,7 @@ def fetched(
     """The outcomes of one loop, by the names of the objects."""
     root, names = os.fspath(target), list(sizes)
     units = [
-        GetFile(number, "bucket", f"out/{name}", sizes[name], f"{root}/{name}", root)
+        GetFile(number, Copy(f"{root}/{name}", root, "bucket", f"out/{name}", sizes[name]))
         for number, name in enumerate(names)
     ]
     each = len(units) // batches
@@ -191,7 +192,7 @@ def test_closed_pool_closes_pending_requests(stored: MemoryObs, tmp_path: Path) 
     for _ in range(5):
         pool = Loop(RetriedStore(obs_store(stored.url)), 2 * AHEAD)
         pool.submit([
-            GetFile(number, "bucket", f"out/{name}", size, f"{root}/{name}", root)
+            GetFile(number, Copy(f"{root}/{name}", root, "bucket", f"out/{name}", size))
             for number, (name, size) in enumerate(SIZES.items())
         ])  # fmt: skip
         pool.outcomes(0.01)

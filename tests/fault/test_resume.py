@@ -17,6 +17,7 @@ from path_mapping.errors import Cancelled, Refused, Replaced, TransferFailed
 from path_mapping.planning.record import BegunUploads
 from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.blocking import run
+from path_mapping.stores.objects import Copy
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.stores.units import PutPart
 from path_mapping.transfer import scheduler
@@ -200,9 +201,10 @@ class TestInterruptedUpload:
         uploads = BegunUploads(base / "large", "upload obs://bucket/large")
         uploads.begun("bucket", "large", upload_id)
         uploads.close()
+        copy = Copy(str(base / "large"), str(base), "bucket", "large", len(content))
         for number in range(1, parts + 1):
-            span = ((number - 1) * 5 * MIB, 5 * MIB)
-            part = PutPart(0, "bucket", "large", upload_id, number, *span, str(base / "large"), "", True)
+            offset, length = (number - 1) * 5 * MIB, 5 * MIB
+            part = PutPart(0, copy, upload_id, number, offset=offset, length=length, known="", checked=True)
             run(store.runner(threading.Event()).run(part, lambda size: None))
         return upload_id
 

@@ -15,7 +15,8 @@ from ma_boot.node.checkpoints.records.manifest import CheckpointFile
 from path_mapping.errors import Failure, TransferFailed
 from path_mapping.localfs.names import shown
 from path_mapping.localfs.source_file import FileChanged
-from path_mapping.planning.plan import Copy, unquote_etag
+from path_mapping.planning.plan import unquote_etag
+from path_mapping.stores.objects import Copy
 from path_mapping.transfer.transfer import send_files
 
 

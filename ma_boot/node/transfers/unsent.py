@@ -14,7 +14,7 @@ from path_mapping.errors import printable
 
 if TYPE_CHECKING:
     from path_mapping.mapping.routes import Route
-    from path_mapping.planning.plan import Copy
+    from path_mapping.stores.objects import Copy
 
 # Files in the last lines of the output, and in the event.
 MOST_NAMED = 5

@@ -16,6 +16,7 @@ import pytest
 from path_mapping.errors import Cancelled
 from path_mapping.localfs.names import is_temporary
 from path_mapping.localfs.source_file import md5_of
+from path_mapping.stores.objects import Copy
 from path_mapping.stores.units import GetFile
 from path_mapping.transfer.scheduler import Progress
 from path_mapping.workers.loop import Loop
@@ -80,7 +81,7 @@ def test_a_file_of_a_closed_pool_is_whole_or_not_there(dripping: Dripping, tmp_p
         pool = Loop(RetriedStore(store), 3)
         for number in range(6):
             path = os.fspath(root / f"{attempt}-{number}")
-            pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(root))])
+            pool.submit([GetFile(number, Copy(path, os.fspath(root), "bucket", "a", len(CONTENT)))])
         until = time.monotonic() + draw.uniform(0.02, 0.08)
         while time.monotonic() < until:
             pool.outcomes(0.01)
@@ -96,7 +97,7 @@ def test_a_kept_connection_that_ended_is_no_fault(dripping: Dripping, tmp_path: 
     pool = Loop(RetriedStore(store), 1)
     for number in range(3):
         path = os.fspath(tmp_path / "in" / str(number))
-        pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(tmp_path))])
+        pool.submit([GetFile(number, Copy(path, os.fspath(tmp_path), "bucket", "a", len(CONTENT)))])
         (outcome,) = pool.outcomes(20)
         assert (outcome.error, outcome.retries) == (None, 0)
     pool.close()

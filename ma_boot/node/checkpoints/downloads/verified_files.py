@@ -20,7 +20,7 @@ from ma_boot.node.checkpoints.records.manifest import CheckpointFile
 from path_mapping.errors import Corrupted, NoSpace, NotFound, Replaced, printable
 from path_mapping.localfs.atomic_file import check_contained, make_directories
 from path_mapping.planning.local_tree import SpaceNeed, free_space, local_entry, shortages
-from path_mapping.planning.plan import Copy
+from path_mapping.stores.objects import Copy
 from path_mapping.transfer.scheduler import Progress
 from path_mapping.transfer.transfer import FailedCopy, fetch_files
 from path_mapping.workers.retry import RetriedStore, RetryPolicy

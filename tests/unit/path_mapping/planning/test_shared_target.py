@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from path_mapping.mapping.routes import ObsUrl, Route
-from path_mapping.planning.plan import Copy, Ends
+from path_mapping.planning.plan import Ends
 from path_mapping.planning.shared_target import SharedTarget, conflict_key
-from path_mapping.stores.objects import StoredObject
+from path_mapping.stores.objects import Copy, StoredObject
 
 ROUTE = Route("out", ObsUrl("bucket", "out/"))
 ENDS = Ends(Path("out"), "bucket", "out/")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from path_mapping.errors import Corrupted, SlowDown, Unreachable
+from path_mapping.stores.objects import Copy
 from path_mapping.stores.units import GetFile
 from path_mapping.workers.loop import Loop
 from path_mapping.workers.pool import Outcome
@@ -171,7 +172,7 @@ def test_many_connections_download_everything_from_a_service_that_first_refuses_
     with serving(Limited) as url:
         pool = Loop(RetriedStore(obs_store(url)), 16)
         for number in range(600):
-            pool.submit([GetFile(number, "bucket", f"{number}", 4, f"{root}/{number}", root)])
+            pool.submit([GetFile(number, Copy(f"{root}/{number}", root, "bucket", f"{number}", 4))])
         while len(outcomes) < 600:
             outcomes += pool.outcomes(30.0)
         pool.close()
