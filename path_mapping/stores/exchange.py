@@ -150,10 +150,7 @@ class Exchange:
         if body:
             request = request._replace(plain={**request.plain, "Content-Length": str(len(body))})
 
-        async def send(connection: HttpConnection, head: bytes) -> None:
-            await connection.send(head, body)
-
-        with await self.ask(request, send) as answer:
+        with await self.ask(request, lambda connection, head: connection.send(head, body)) as answer:
             return await answer.content()
 
     async def head(self, request: Request) -> Response:
@@ -256,8 +253,9 @@ class Exchange:
         """
         try:
             for left in reversed(range(MOST_REDIRECTS + 1)):
-                address = await self._address(request)
-                connection, response = await self._exchanged(address, request, send)
+                address = self.signer.bucket(request.bucket) or await self._asked_for(request.bucket)
+                head, only_head = self._head(address, request), request.method == "HEAD"
+                connection, response = await self._on_some_connection(address.origin, head, send, only_head)
                 if response.status < 300:
                     return Answer(self, request.doing, address.origin, response, connection)
                 try:
@@ -315,12 +313,8 @@ class Exchange:
             return Refused(f"{doing} at {server}: {type(cause).__name__}: {cause}")
         return Unreachable(f"{doing}: {error}")
 
-    async def _address(self, request: Request) -> BucketAddress:
-        """Returns the address of a request's bucket. Raises the errors of `ask`."""
-        return self.signer.bucket(request.bucket) or await self._asked_for(request.bucket)
-
     async def _asked_for(self, bucket: str) -> BucketAddress:
-        """Queries, once for each bucket, whether the service knows the signature of OBS.
+        """Queries, once for each bucket, whether the service knows the signature of OBS. See `ask`.
 
         That request is unsigned, the same as the SDK's.
         """
@@ -354,12 +348,6 @@ class Exchange:
             raise self.error_of(asking.doing, error) from error
         connection.close()
         return response
-
-    async def _exchanged(
-        self, address: BucketAddress, request: Request, send: Send
-    ) -> tuple[HttpConnection, Response]:
-        head = self._head(address, request)
-        return await self._on_some_connection(address.origin, head, send, request.method == "HEAD")
 
     async def _on_some_connection(
         self, origin: Origin, head: bytes, send: Send, bodiless: bool

@@ -210,9 +210,7 @@ class HttpConnection:
         `bodiless`: it has no body, whatever its head says, as that to a HEAD.
         """
         for _ in range(MOST_INTERIM):
-            end = await self._head_end()
-            parsed = parse_head(self._have[self._at : end])
-            self._at = end + 4
+            parsed = parse_head(await self._until(b"\r\n\r\n", "the head of the response is too long"))
             if parsed.status >= 200:
                 self._responses += 1
                 self._chunked = parsed.chunked and not bodiless
@@ -220,13 +218,15 @@ class HttpConnection:
                 return parsed
         raise ConnectionFailed(f"{MOST_INTERIM} interim responses, and no other")
 
-    async def _head_end(self) -> int:
+    async def _until(self, mark: bytes, problem: str) -> bytes:
+        """Returns what comes before the mark, which is skipped; fails with this problem if it is far away."""
         while True:
-            end = self._have.find(b"\r\n\r\n", self._at)
+            end = self._have.find(mark, self._at)
             if end >= 0:
-                return end
+                begin, self._at = self._at, end + len(mark)
+                return self._have[begin:end]
             if len(self._have) - self._at > LONGEST_HEAD:
-                raise ConnectionFailed("the head of the response is too long")
+                raise ConnectionFailed(problem)
             await self._more()
 
     async def _more(self) -> None:
@@ -301,15 +301,7 @@ class HttpConnection:
         raise ConnectionFailed(f"more than {MOST_TRAILERS} lines follow the response")
 
     async def _text_line(self) -> bytes:
-        while True:
-            end = self._have.find(b"\n", self._at)
-            if end >= 0:
-                line = self._have[self._at : end]
-                self._at = end + 1
-                return line.rstrip(b"\r")
-            if len(self._have) - self._at > LONGEST_HEAD:
-                raise ConnectionFailed("a line of the response is too long")
-            await self._more()
+        return (await self._until(b"\n", "a line of the response is too long")).rstrip(b"\r")
 
     async def _receive(self, room: memoryview, may_end: bool) -> int:
         """Fills the room; `may_end`: or as far as something comes."""

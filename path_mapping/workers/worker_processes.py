@@ -33,7 +33,7 @@ _PROGRAM = (
 
 
 class WorkerProcess:
-    """One process, the connection to it, and the units that it has not reported, of `size` bytes."""
+    """One process, the connection to it, and the units that it has not reported, by their numbers."""
 
     def __init__(self, setup: WorkerSetup) -> None:
         ours, theirs = socket.socketpair()
@@ -53,19 +53,8 @@ class WorkerProcess:
             raise
         finally:
             theirs.close()
-        # By their numbers.
         self.units: dict[int, Unit] = {}
-        self.size = 0
         self.send(setup)
-
-    def add(self, units: list[Unit]) -> None:
-        """Notes units that it gets."""
-        self.units.update((unit.number, unit) for unit in units)
-        self.size += sum(map(bytes_of, units))
-
-    def drop(self, number: int) -> None:
-        """Forgets a unit that it has reported."""
-        self.size -= bytes_of(self.units.pop(number))
 
     def send(self, message: object) -> None:
         """Sends a message; a dead process is noticed where its connection is read."""
@@ -114,7 +103,7 @@ class ProcessPool(Pool):
         """See `Pool.wanted`. Each worker has some more than it works at; the rest is shared in the end."""
         worker = self._idlest()
         has, least = len(worker.units), self._connections + SPARE
-        if has >= least and worker.size > least * BATCH_BYTES:
+        if has >= least and sum(map(bytes_of, worker.units.values())) > least * BATCH_BYTES:
             return 0
         most = min(self._connections + READY, left // (2 * len(self._workers)))
         # Few messages, as each wakes up two processes; but no worker must wait for one.
@@ -126,7 +115,7 @@ class ProcessPool(Pool):
     def submit(self, units: list[Unit]) -> None:
         """See `Pool.submit`. The worker with the fewest units gets them."""
         worker = self._idlest()
-        worker.add(units)
+        worker.units.update((unit.number, unit) for unit in units)
         worker.send(units)
 
     def outcomes(self, seconds: float) -> Outcomes:
@@ -147,7 +136,7 @@ class ProcessPool(Pool):
         if isinstance(message, list):
             outcomes += message
             for outcome in message:
-                worker.drop(outcome.number)
+                del worker.units[outcome.number]
         elif isinstance(message, Trouble):
             self._troubled(message)
         elif isinstance(message, RenewalWanted):
