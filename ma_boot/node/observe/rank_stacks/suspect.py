@@ -2,8 +2,9 @@
 
 The rules are ordered by the strength of their evidence: a node that does not answer; a rank that has ended or
 was stopped; waits between ranks as HCCL reports them; collectives as PyTorch records them; a rank that does
-something else than most others, or than the waiting ones; a rank that stopped before the others. Without
-evidence no rank is suspected: naming no rank is better than naming the wrong one.
+something else than most others, or than the waiting ones; a rank that is idle while all others work; a rank
+that stopped before the others. Without evidence no rank is suspected: naming no rank is better than naming
+the wrong one.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def suspect(ranks: Sequence[RankAtHang], silent: Sequence[int] = ()) -> HangSusp
         if len(silent) > 1:
             why = Message.of("{}; neither do nodes {}", why, ", ".join(map(str, silent[1:])))
         return HangSuspect(silent[0], None, why)
-    rules = (_gone, _by_hccl, _by_collectives, _odd, _busy, _other_threads, _first_quiet)
+    rules = (_gone, _by_hccl, _by_collectives, _odd, _busy, _idle, _other_threads, _first_quiet)
     return next(filter(None, (rule(ranks) for rule in rules)), None)
 
 
@@ -148,10 +149,12 @@ def _odd(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
     at_device = _at_device(does)
     if at_device and len(waiting) == len(does):
         waiting = [rank for rank in waiting if rank not in at_device]
+    if all(_works(rank, does[rank]) for rank in waiting):
+        return None
     waits = set(waiting)
     others = [rank for rank in does if rank not in waits]
     alive = {rank for rank in _alive(does) if does[rank].kind == OWN}
-    if not waiting or not others or (alive and not alive & set(others)):
+    if not others or (alive and not alive & set(others)):
         return None
     chosen = min(
         (rank for rank in others if rank in alive or not alive),
@@ -201,6 +204,22 @@ def _busy(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
     doing = activity(threads_of(busy[0].stack)).doing()
     template = "uses CPU {}, while {} waits" if len(waiting) == 1 else "uses CPU {}, while {} wait"
     return HangSuspect(busy[0].node, busy[0].rank, Message.of(template, doing, ranks_text(waiting)))
+
+
+def _idle(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
+    """The only rank without life, while all others make progress in their own code, so that none waits."""
+    running, longest = _running(ranks)
+    moving = [rank.rank for rank in running if _works(rank, activity(threads_of(rank.stack)))]
+    idle = [rank for rank in running if rank.rank not in moving]
+    if len(idle) != 1 or not moving or idle[0].quiet < longest or idle[0].progress == STAYS:
+        return None
+    template = "is idle, while {} makes progress" if len(moving) == 1 else "is idle, while {} make progress"
+    return HangSuspect(idle[0].node, idle[0].rank, Message.of(template, ranks_text(moving)))
+
+
+def _works(rank: RankAtHang, what: Activity) -> bool:
+    """Returns whether a rank makes progress in its own code, so that it waits for no other one."""
+    return rank.progress == MOVES and what.kind == OWN
 
 
 def _is_as_odd(rank: RankAtHang, chosen: RankAtHang, does: Mapping[RankAtHang, Activity]) -> bool:
