@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
-from ma_boot.node.observe.collectives.desync import Desync
+from ma_boot.node.observe.collectives.desync import Accused
 from ma_boot.node.observe.rank_stacks.stack_samples import LOOP_LINES, MOVES, STAYS, UNKNOWN, WAITS
 from ma_boot.node.observe.rank_stacks.stacks import (
     COLLECTIVE,
@@ -36,15 +37,18 @@ _DEVICE_LIBRARY = r"\(lib(cuda|cudart|nccl|ascendcl|runtime|hccl)[.-]"
 _ORDER = (OWN, MESSAGE, DEVICE, GRADIENT, COLLECTIVE)  # who is in one of the first ones is likelier the cause
 
 
-def suspect(ranks: Sequence[RankAtHang], silent: Sequence[int] = ()) -> HangSuspect | None:
-    """The suspect; `silent` are the nodes that did not answer although they had not ended."""
+def suspect(
+    ranks: Sequence[RankAtHang], silent: Sequence[int] = (), accused: Accused | None = None
+) -> HangSuspect | None:
+    """The suspect; `silent` are running nodes without an answer, `accused` the rank that Desync accuses."""
     ranks = sorted(ranks)
     if silent:
         why = Message.of("does not answer, so its ranks keep the others waiting")
         if len(silent) > 1:
             why = Message.of("{}; neither do nodes {}", why, ", ".join(map(str, silent[1:])))
         return HangSuspect(silent[0], None, why)
-    rules = (_gone, _by_hccl, _by_collectives, _odd, _busy, _idle, _other_threads, _first_quiet)
+    by_collectives = partial(_by_collectives, accused=accused)
+    rules = (_gone, _by_hccl, by_collectives, _odd, _busy, _idle, _other_threads, _first_quiet)
     return next(filter(None, (rule(ranks) for rule in rules)), None)
 
 
@@ -91,13 +95,7 @@ def _by_hccl(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
     return None
 
 
-def compare_records(ranks: Sequence[RankAtHang]) -> Desync:
-    """Compares the collectives that the running ranks have recorded."""
-    return Desync.of({at.rank: at.record for at in ranks if at.ended is None and at.record is not None})
-
-
-def _by_collectives(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
-    accused = compare_records(ranks).accused
+def _by_collectives(ranks: Sequence[RankAtHang], accused: Accused | None) -> HangSuspect | None:
     if accused is None:
         return None
     named = next(at for at in ranks if at.rank == accused.rank)
