@@ -21,9 +21,13 @@ class NewWords(NamedTuple):
     position: int = 0
 
     def read(self, received: int, text: bytes) -> tuple[NewWords, bool]:
-        """Reads `text`, the last of `received` bytes; returns whether it has a line that is new."""
+        """Reads `text`, the last of `received` bytes; returns whether it has a line that is new.
+
+        Its first bytes may have been read before.
+        """
         if received == self.position:
             return self, False
+        text = text[-(received - self.position) :]
         shown = dict.fromkeys(
             re.sub(_CLOCK, b"", line[:LINE_BYTES]).strip() for line in text.replace(b"\r", b"\n").split(b"\n")
         )
