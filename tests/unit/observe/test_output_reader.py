@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import pytest
@@ -63,7 +64,10 @@ def test_subscriber_gets_what_was_read_before_another_thread_hangs() -> None:
 def test_time_of_output_in_new_words_is_news(found: bool, new_words: list[float]) -> None:
     reader, output = OutputReader((), no_warning), Output(b"evaluates\n")
     reader.has_new_words = lambda source, received, text: found
-    assert [news.new_words for news in reader.subscribe()([output])] == new_words
+    read = reader.subscribe()
+    assert [news.new_words for news in read([output])] == new_words
+    output.text += STEP
+    assert [news.new_words for news in read([output])] == [-math.inf], "a step says more"
 
 
 def test_failed_reading_leaves_the_output_readable() -> None:

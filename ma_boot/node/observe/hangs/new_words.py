@@ -28,9 +28,8 @@ class NewWords(NamedTuple):
         if received == self.position:
             return self, False
         text = text[-(received - self.position) :]
-        shown = dict.fromkeys(
-            re.sub(_CLOCK, b"", line[:LINE_BYTES]).strip() for line in text.replace(b"\r", b"\n").split(b"\n")
-        )
+        last = text.replace(b"\r", b"\n").rsplit(b"\n", MOST_LINES + 1)[-MOST_LINES - 1 :]
+        shown = dict.fromkeys(re.sub(_CLOCK, b"", line[:LINE_BYTES]).strip() for line in last)
         shown.pop(b"", None)
         is_new = any(line not in self.lines for line in shown)
         # The oldest lines are first.

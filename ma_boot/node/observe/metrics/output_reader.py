@@ -31,7 +31,7 @@ class OutputReader:
     """Reads the output of processes once for all subscribers, in the thread of the one that asks.
 
     `patterns` are the user's (`NAME=REGEX`); `warn` reports one that is dropped. `has_new_words` gets a
-    process, the number of all bytes of its output, and the last of them.
+    process that has printed no step, the number of all bytes of its output, and the last of them.
     """
 
     def __init__(self, patterns: Sequence[str], warn: Callable[[str], None]) -> None:
@@ -66,7 +66,9 @@ class OutputReader:
         progress = self._progress[source]
         received, text, at = source.since(progress.position)
         reading = progress.read(received, text, at)
-        news = OutputNews(source, reading, at if self.has_new_words(source, received, text) else -math.inf)
+        # A step says more than words, whose comparison takes as long as the parsing.
+        is_new = reading.step is None and self.has_new_words(source, received, text)
+        news = OutputNews(source, reading, at if is_new else -math.inf)
         if news != OutputNews(source, Reading()):
             for queue in self._queues:
                 queue.append(news)
