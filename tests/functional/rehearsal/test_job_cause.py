@@ -152,19 +152,22 @@ def test_a_hang_is_told_with_the_stacks_of_all_ranks_before_anything_is_ended(
         )
 
 
+@pytest.mark.parametrize("has_stacks", [True, False], ids=["stacks", "no stacks"])
 @pytest.mark.parametrize(
     ("devices", "who"), [("1", "rank 0 makes progress"), ("2", "ranks 0-2 make progress")]
 )
 def test_independent_rank_that_idles_is_named_while_the_others_train(
-    laptop: Path, devices: str, who: str
+    laptop: Path, devices: str, who: str, has_stacks: bool
 ) -> None:
     """No rank waits for another one: those that train are in code of their own, each at another place."""
+    (laptop / "py-spy").write_text("#!/bin/sh\nexit 1\n")
+    (laptop / "py-spy").chmod(0o755)
     rank = 2 * int(devices) - 1
     code = write(
         laptop,
         "def step(number):",
         "    time.sleep(0.1)",
-        "    open(os.devnull, 'wb').write(bytes(100_000))",
+        f"    open(os.devnull, 'wb').write(bytes({100_000 if has_stacks else 1}))",
         "    print(f'step: {number} loss: 0.5', flush=True)",
         "def train_0():",
         "    for number in range(1000): step(number)",
@@ -177,7 +180,9 @@ def test_independent_rank_that_idles_is_named_while_the_others_train(
         f"stall() if rank == {rank} else (train_0, train_1, train_2)[rank]()",
     )
     shape = ["--nodes", "2", "--devices-per-node", devices, "--stop-timeout", "5"]
-    ended = rehearse(laptop, *shape, "--hang-timeout", "3", "--hang-action", "stop", code)
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    more = {"PATH": path if has_stacks else f"{laptop}:{path}"}
+    ended = rehearse(laptop, *shape, "--hang-timeout", "3", "--hang-action", "stop", code, more=more)
     cause = f"node 1, rank {rank}: it hung: it is idle, while {who}"
     assert last_lines(ended) == [f"[ma_boot] the job's cause: {cause}"] * 2, ended.output
     assert ended.output.rstrip().endswith(f"[ma_boot] exit code 124: {cause}")

@@ -212,7 +212,8 @@ class HangDetector:
         now = time.monotonic()
         active = {pid: activity.when for pid, activity in self.state.activities.items()}
         quiet = {worker.pid: now - active.get(worker.pid, worker.output.last_output) for worker in workers}
-        look = StackLook.of(self.state.timeout, is_all=bool(question.why))
+        stepping = self.progress.stepping(now) if self.progress is not None else frozenset()
+        look = StackLook.of(self.state.timeout, bool(question.why), stepping)
         self._question = question
         try:
             self._round = StacksRound(workers, quiet, self._peers, self._inbox, look=look)

@@ -62,6 +62,11 @@ class ProgressWatch:
             return ""
         return Message.of("no output for {} s, but CPU time is used", f"{self._timeout:.0f}")
 
+    def stepping(self, now: float) -> frozenset[str]:
+        """Returns the processes, by their labels, with a new step in the last half of the timeout."""
+        since = now - self._timeout / 2
+        return frozenset(label for label, stepped in self.clock.steps.items() if stepped >= since)
+
     @property
     def reports_next(self) -> bool:
         """True if the next look that finds no rank at work is to be reported."""
