@@ -60,8 +60,10 @@ def wait_for_cards(context: ProcessContext, check: Callable[[], None]) -> None:
 
 def _wait_for_memory(context: ProcessContext, until: float, check: Callable[[], None]) -> None:
     """Waits until the memory of all GPUs is free; warns if some is not by then."""
+    from ma_boot.node.observe.metrics.nvml import read_within
+
     while True:
-        reading = _gpus(context, check)
+        reading = read_within(check)
         used = [gpu for gpu in reading.gpus if not gpu.is_free] if reading is not None else []
         left = until - time.monotonic()
         if not used:
@@ -87,12 +89,11 @@ def find_defect(context: ProcessContext, cards: int, directories: Iterable[str])
 
     Its processes use `cards` devices, and write to the `directories`. Raises `Stopped`.
     """
-    from ma_boot.node.observe.metrics.nvml import can_read
+    from ma_boot.node.observe.metrics.nvml import can_read, read_within
 
     check = context.inbox.check
     if can_read():
-        reading = _gpus(context, check)
-        of_cards = list(broken_gpus(reading, cards))
+        of_cards = list(broken_gpus(read_within(check), cards))
     else:
         of_cards = list(broken_cards(_npus(context, check), cards))
     problems = [*of_cards, *_full_disks(directories)]
@@ -127,14 +128,6 @@ def _full_disks(directories: Iterable[str]) -> Iterator[str]:
         with suppress(OSError):
             if shutil.disk_usage(directory).free < LEAST_FREE:
                 yield Message.of("the disk of {} is full", directory)
-
-
-def _gpus(context: ProcessContext, check: Callable[[], None]) -> GpuReading | None:
-    """Returns the GPUs; None if the driver fails or does not answer in time. Raises the errors of `check`."""
-    from ma_boot.node.observe.metrics.nvml import READ_SECONDS, read_gpus
-
-    task = Task("nvml", lambda cancel: read_gpus(), context.inbox)
-    return task.result() if task.wait(check, time.monotonic() + READ_SECONDS) else None
 
 
 def _npus(context: ProcessContext, check: Callable[[], None]) -> NpuState | None:

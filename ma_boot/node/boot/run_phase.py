@@ -18,6 +18,7 @@ from ma_boot.node.boot.recorder_phase import recording
 from ma_boot.node.launch.launch_plan import LaunchPlan, WorkerSpec
 from ma_boot.node.observe.failure_evidence import FailedPlogs, PortWatch
 from ma_boot.node.observe.hangs.hang_detector import HangDetector, HangOptions
+from ma_boot.node.observe.metrics.output_reader import OutputReader
 from ma_boot.node.observe.metrics.progress import last_step
 from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
 from ma_boot.node.observe.reset import ResetWatch
@@ -143,11 +144,10 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
     """Runs the processes once, with all their observers."""
     boot, options, peers = run.boot, run.options, run.boot.peers
     inbox, journal = boot.inbox, boot.journal
-    detection = HangOptions(options.hang_timeout, options.hang_action, options.metric)
-    hangs = HangDetector(detection, inbox, journal, peers)
-    sampling = Sampling(
-        options.metrics, options.metric, options.metrics_port or "", run.plan.node_rank, journal.path
-    )
+    output = OutputReader(options.metric, journal.warn)
+    detection = HangOptions(options.hang_timeout, options.hang_action)
+    hangs = HangDetector(detection, inbox, journal, peers=peers, output=output)
+    sampling = Sampling(options.metrics, options.metrics_port or "", run.plan.node_rank, journal.path)
     environ = boot.context.environ
     container = instance_name(environ)
     script = _script_watch(run, workers, attempt)
@@ -157,7 +157,7 @@ def _run_attempt(run: TrainingRun, workers: Sequence[WorkerSpec], attempt: int) 
         *(script.observers if script is not None else ()),
         plogs,
         CutFiles(run.checkpoints.outputs),
-        Metrics(sampling, inbox, journal),
+        Metrics(sampling, inbox, journal, read=output.subscribe()),
         peers,
         hangs,
     ]

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from ma_boot.node.observe.hangs.hang_detector import HangDetector, HangOptions
+from ma_boot.node.observe.metrics.output_reader import OutputReader
 from ma_boot.node.observe.rank_stacks.rank_processes import RankProcess
 from ma_boot.node.peers.job_peers import JobPeers
 from ma_boot.node.supervisor.supervise import Observer
@@ -127,7 +128,11 @@ class SimulatedNodes:
         observers: list[tuple[Observer, list[Worker]]] = []
         for node in alive:
             timeout = 0.05 if node == alive[self.case.seed % len(alive)] else None
-            detector = HangDetector(HangOptions(timeout), inbox, self.journals[node], self.peers[node])
+            journal = self.journals[node]
+            output = OutputReader((), journal.warn)
+            detector = HangDetector(
+                HangOptions(timeout), inbox, journal, peers=self.peers[node], output=output
+            )
             workers = self.workers(node)
             observers += [(self.peers[node], workers), (detector, workers)]
         until = time.monotonic() + 30

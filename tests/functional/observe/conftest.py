@@ -9,6 +9,7 @@ from typing import Any, Callable
 import pytest
 
 from ma_boot.node.observe.hangs.hang_detector import HangDetector, HangOptions
+from ma_boot.node.observe.metrics.output_reader import OutputReader
 from ma_boot.node.observe.peers import PeerMessage
 from ma_boot.node.observe.quiet_life import QuietLife
 from ma_boot.node.observe.rank_stacks.stacks import RankAtHang
@@ -84,6 +85,8 @@ def detecting(inbox: SignalInbox, journal: EventLog) -> Detecting:
     """A detector that asks for a stop after a timeout; without `peers` there is no way to other nodes."""
 
     def detect(timeout: float | None, peers: Others | None = None) -> AbstractContextManager[HangDetector]:
-        return closing(HangDetector(HangOptions(timeout, "stop"), inbox, journal, peers or alone()))
+        output = OutputReader((), journal.warn)
+        options = HangOptions(timeout, "stop")
+        return closing(HangDetector(options, inbox, journal, peers=peers or alone(), output=output))
 
     return detect

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from ma_boot.node.launch.launch_plan import WorkerSpec
+from ma_boot.node.observe.metrics.output_reader import OutputReader
 from ma_boot.node.observe.metrics.sampler import FINISH_SECONDS, Metrics, Sampler, Sampling
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.signals import SignalInbox
@@ -46,7 +47,13 @@ def worker_with(output: Output, **environ: str) -> Worker:
 def sampled(output: Output, journal: EventLog, interval: float = 0.01, **environ: str) -> Iterator[None]:
     """Samples a process with this output in a thread."""
     cancel = threading.Event()
-    sampler = Sampler(Sampling(interval), [worker_with(output, **environ)], time.monotonic(), journal)
+    sampler = Sampler(
+        Sampling(interval),
+        [worker_with(output, **environ)],
+        time.monotonic(),
+        read=OutputReader((), journal.warn).subscribe(),
+        journal=journal,
+    )
     thread = threading.Thread(target=sampler.run, args=(cancel,))
     thread.start()
     yield
@@ -102,7 +109,9 @@ def test_a_sample_that_hangs_delays_the_end_by_half_a_second_at_most(
             forever.wait(60)
             return super().since(position)
 
-    with closing(Metrics(Sampling(0.01), inbox, journal)) as metrics:
+    with closing(
+        Metrics(Sampling(0.01), inbox, journal, read=OutputReader((), journal.warn).subscribe())
+    ) as metrics:
         eventually(lambda: metrics.patience() == 0, "the first interval is over")
         metrics.check([worker_with(HangingOutput())], False)
         assert reading.wait(30)
@@ -112,11 +121,15 @@ def test_a_sample_that_hangs_delays_the_end_by_half_a_second_at_most(
 
 
 def test_no_thread_starts_before_the_first_interval(inbox: SignalInbox, journal: EventLog) -> None:
-    with closing(Metrics(Sampling(3600.0), inbox, journal)) as metrics:
+    with closing(
+        Metrics(Sampling(3600.0), inbox, journal, read=OutputReader((), journal.warn).subscribe())
+    ) as metrics:
         assert 3590 < metrics.patience() <= 3600
         metrics.check([], False)
         assert "metrics" not in {thread.name for thread in threading.enumerate()}
-    assert Metrics(Sampling(), inbox, journal).patience() == float("inf")
+    assert Metrics(
+        Sampling(), inbox, journal, read=OutputReader((), journal.warn).subscribe()
+    ).patience() == float("inf")
 
 
 def test_events_become_rarer_in_a_long_run() -> None:

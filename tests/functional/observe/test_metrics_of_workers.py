@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from ma_boot.node.observe.metrics.output_reader import OutputReader
 from ma_boot.node.observe.metrics.sampler import Metrics, Sampling
 from ma_boot.node.supervisor.worker_group import Worker
 from ma_boot.processes.signals import SignalInbox
@@ -18,7 +20,9 @@ from tests.functional.supervisor.conftest import EventLog, Started, shell
 
 def first_sample(workers: Sequence[Worker], inbox: SignalInbox, journal: EventLog) -> dict[str, Any]:
     """The event of the first sample of these workers."""
-    with closing(Metrics(Sampling(0.05), inbox, journal)) as task:
+    with closing(
+        Metrics(Sampling(0.05), inbox, journal, read=OutputReader((), journal.warn).subscribe())
+    ) as task:
         eventually(lambda: task.patience() == 0, "the first interval is over")
         task.check(workers, False)
         eventually(lambda: journal.events("metrics"), "a sample")
@@ -54,12 +58,17 @@ def test_a_worker_is_sampled_until_its_end_is_recorded(
 
 
 def test_a_sampler_that_cannot_start_is_reported(inbox: SignalInbox, journal: EventLog) -> None:
-    with closing(Metrics(Sampling(0.01, patterns=("loss",)), inbox, journal)) as task:
+    broken = cast(Worker, SimpleNamespace(spec=None))
+    with closing(
+        Metrics(Sampling(0.01), inbox, journal, read=OutputReader((), journal.warn).subscribe())
+    ) as task:
         eventually(lambda: task.patience() == 0, "the first interval is over")
-        task.check([], False)
-        eventually(lambda: "no metrics: ValueError: " in journal.screen(), "the line")
+        task.check([broken], False)
+        eventually(lambda: "no metrics: AttributeError: " in journal.screen(), "the line")
 
 
 def test_with_a_port_the_first_sample_is_taken_at_once(inbox: SignalInbox, journal: EventLog) -> None:
-    with closing(Metrics(Sampling(3600.0, port="0"), inbox, journal)) as task:
+    with closing(
+        Metrics(Sampling(3600.0, port="0"), inbox, journal, read=OutputReader((), journal.warn).subscribe())
+    ) as task:
         assert task.patience() == 0

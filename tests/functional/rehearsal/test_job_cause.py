@@ -152,6 +152,44 @@ def test_a_hang_is_told_with_the_stacks_of_all_ranks_before_anything_is_ended(
         )
 
 
+@pytest.mark.parametrize("has_stacks", [True, False], ids=["stacks", "no stacks"])
+@pytest.mark.parametrize(
+    ("devices", "who"), [("1", "rank 0 makes progress"), ("2", "ranks 0-2 make progress")]
+)
+def test_independent_rank_that_idles_is_named_while_the_others_train(
+    laptop: Path, devices: str, who: str, has_stacks: bool
+) -> None:
+    """No rank waits for another one: those that train are in code of their own, each at another place."""
+    (laptop / "py-spy").write_text("#!/bin/sh\nexit 1\n")
+    (laptop / "py-spy").chmod(0o755)
+    rank = 2 * int(devices) - 1
+    code = write(
+        laptop,
+        "def step(number):",
+        "    time.sleep(0.1)",
+        f"    open(os.devnull, 'wb').write(bytes({100_000 if has_stacks else 1}))",
+        "    print(f'step: {number} loss: 0.5', flush=True)",
+        "def train_0():",
+        "    for number in range(1000): step(number)",
+        "def train_1():",
+        "    for number in range(1000): step(number)",
+        "def train_2():",
+        "    for number in range(1000): step(number)",
+        "def stall():",
+        "    step(1), step(2), time.sleep(600)",
+        f"stall() if rank == {rank} else (train_0, train_1, train_2)[rank]()",
+    )
+    shape = ["--nodes", "2", "--devices-per-node", devices, "--stop-timeout", "5"]
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    more = {"PATH": path if has_stacks else f"{laptop}:{path}"}
+    ended = rehearse(laptop, *shape, "--hang-timeout", "3", "--hang-action", "stop", code, more=more)
+    cause = f"node 1, rank {rank}: it hung: it is idle, while {who}"
+    assert last_lines(ended) == [f"[ma_boot] the job's cause: {cause}"] * 2, ended.output
+    assert ended.output.rstrip().endswith(f"[ma_boot] exit code 124: {cause}")
+    assert f"exit code 124: node 1, rank {rank} hung, and ma_boot stopped the run" in ended.output
+    assert "the job hung" not in ended.output
+
+
 @pytest.mark.invariant("Every node ends with the job's root cause, and no rank receives the token")
 def test_no_rank_gets_the_token_and_nothing_shows_it(laptop: Path) -> None:
     token = "4d2f0a7be19c4b7d8a55"

@@ -19,7 +19,7 @@ from ma_boot.node.observe.collectives.record_messages import (
 )
 from ma_boot.node.observe.collectives.records import RankRecord, decode_dump, with_place
 from ma_boot.node.observe.rank_stacks.stacks import RankAtHang
-from ma_boot.node.observe.rank_stacks.suspect import suspect
+from ma_boot.node.observe.rank_stacks.stacks_report import StacksReport
 
 
 class Call(NamedTuple):
@@ -270,5 +270,5 @@ def test_missing_rank_that_receives_is_not_suspected(function: str, named: bool)
     ranks = [
         RankAtHang(rank, 0, stacks.get(rank, ""), record=record) for rank, record in of_four(FOUR[:3]).items()
     ]
-    found = suspect(ranks)
+    found = StacksReport.of(ranks, ()).suspect
     assert (found is not None and "never entered" in found.why) == named

@@ -38,3 +38,8 @@ def test_evaluation_that_counts_its_batches_prints_new_words() -> None:
 def test_oldest_lines_are_forgotten() -> None:
     many = "".join(f"line {number}\n" for number in range(MOST_LINES))
     assert read("first\n", many, "first\n") == [True, True, True]
+
+
+def test_incomplete_line_that_is_read_again_is_compared_without_its_old_part() -> None:
+    words, _ = NewWords().read(8, b"a\nwaits ")
+    assert words.read(14, b"waits waits ") == (words._replace(position=14), False)

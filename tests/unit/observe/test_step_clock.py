@@ -28,6 +28,11 @@ def test_clock_runs_from_the_first_step_on() -> None:
     assert state.is_overdue(TIMEOUT, -math.inf, 110.0)
 
 
+def test_steps_of_each_process_have_a_time_of_their_own() -> None:
+    state = clock((1, 10.0), (2, 20.0)).read([("rank 1", Reading(1, 1.0, 0.5))], 15.0)
+    assert (state.steps, state.stepped) == ({"rank 0": 20.0, "rank 1": 15.0}, 20.0)
+
+
 def test_long_steps_make_the_limit_longer_than_the_timeout() -> None:
     state = clock((1, 0.0), (2, 30.0), took=30.0)
     assert state.limit(TIMEOUT) == 600

@@ -154,6 +154,33 @@ def test_rank_that_waits_for_its_device_is_suspected_before_one_in_a_collective_
     assert (most_at_device.rank, most_at_device.why.startswith("is in all_reduce")) == (1, True)
 
 
+def independent(size: int, idle: tuple[int, ...], usual: str = LOOP) -> list[RankAtHang]:
+    """Ranks that make progress in their own code, most of them at one place, but for some idle ones."""
+    ranks = quiet(job(usual, {size - 2: LOADER, size - 1: LOOPS}, size), dict.fromkeys(range(size), 1.0))
+    return [
+        rank._replace(quiet=60.0, progress="waits") if rank.rank in idle else rank._replace(progress="moves")
+        for rank in ranks
+    ]
+
+
+@pytest.mark.parametrize(
+    ("size", "who"), [(2, "rank 0 makes progress"), (5, "ranks 0-3 make progress")], ids=["two", "most at one place"]
+)  # fmt: skip
+def test_idle_rank_is_suspected_while_all_others_work_for_themselves(size: int, who: str) -> None:
+    named = suspected(independent(size, (size - 1,)))
+    assert (named.rank, named.why) == (size - 1, f"is idle, while {who}")
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [independent(7, (5, 6)), independent(3, (2,), BARRIER), independent(2, (0, 1))],
+    ids=["two idle", "another one waits", "all idle"],
+)
+def test_no_rank_is_suspected_as_the_only_idle_one(ranks: list[RankAtHang]) -> None:
+    named = suspect(ranks)
+    assert named is None or "is idle" not in named.why
+
+
 def test_single_rank_that_still_runs_is_suspected() -> None:
     ranks = [rank._replace(ended=0) for rank in job(REDUCE, {}, 4)]
     ranks[2] = ranks[2]._replace(ended=None)

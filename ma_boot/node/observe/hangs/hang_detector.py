@@ -18,6 +18,7 @@ from ma_boot.wording import Message
 
 if TYPE_CHECKING:
     from ma_boot.node.observe.hangs.progress_watch import ProgressWatch
+    from ma_boot.node.observe.metrics.output_reader import OutputReader
     from ma_boot.node.observe.rank_stacks.stacks_report import StacksReport
     from ma_boot.node.observe.rank_stacks.stacks_round import StacksRound
 
@@ -31,11 +32,10 @@ RECENT_SECONDS = 60.0
 
 
 class HangOptions(NamedTuple):
-    """Options of the detection: seconds (None: off), `report` or `stop`, and the user's `--metric`."""
+    """Options of the detection: seconds (None: off), and `report` or `stop`."""
 
     timeout: float | None = None
     action: str = "report"
-    patterns: tuple[str, ...] = ()
 
 
 class _Question(NamedTuple):
@@ -61,12 +61,20 @@ class HangDetector:
 
     without = "hangs are no longer detected"
 
-    def __init__(self, options: HangOptions, inbox: SignalInbox, journal: Journal, peers: Peers) -> None:
+    def __init__(
+        self,
+        options: HangOptions,
+        inbox: SignalInbox,
+        journal: Journal,
+        *,
+        peers: Peers,
+        output: OutputReader,
+    ) -> None:
         self.hung = ""
         self._suspected: tuple[float, HangSuspect | None] = (-math.inf, None)
         self.state = HangState.initial(options.timeout, time.monotonic())
         self.activity = WorkerActivity(inbox)
-        self.progress = _progress_watch(options, journal)
+        self.progress = _progress_watch(options, output)
         self._options = options
         self._inbox = inbox
         self._journal = journal
@@ -204,7 +212,8 @@ class HangDetector:
         now = time.monotonic()
         active = {pid: activity.when for pid, activity in self.state.activities.items()}
         quiet = {worker.pid: now - active.get(worker.pid, worker.output.last_output) for worker in workers}
-        look = StackLook.of(self.state.timeout, is_all=bool(question.why))
+        stepping = self.progress.stepping(now) if self.progress is not None else frozenset()
+        look = StackLook.of(self.state.timeout, bool(question.why), stepping)
         self._question = question
         try:
             self._round = StacksRound(workers, quiet, self._peers, self._inbox, look=look)
@@ -267,13 +276,13 @@ class HangDetector:
         self._journal.event("stacks", **report.fields())
 
 
-def _progress_watch(options: HangOptions, journal: Journal) -> ProgressWatch | None:
+def _progress_watch(options: HangOptions, output: OutputReader) -> ProgressWatch | None:
     """The watch of a detection that is on; most jobs have none."""
     if options.timeout is None:
         return None
     from ma_boot.node.observe.hangs.progress_watch import ProgressWatch
 
-    return ProgressWatch(options.timeout, options.patterns, journal)
+    return ProgressWatch(options.timeout, output)
 
 
 def _watched(workers: Sequence[Worker]) -> list[Worker]:

@@ -21,12 +21,15 @@ class NewWords(NamedTuple):
     position: int = 0
 
     def read(self, received: int, text: bytes) -> tuple[NewWords, bool]:
-        """Reads `text`, the last of `received` bytes; returns whether it has a line that is new."""
+        """Reads `text`, the last of `received` bytes; returns whether it has a line that is new.
+
+        Its first bytes may have been read before.
+        """
         if received == self.position:
             return self, False
-        shown = dict.fromkeys(
-            re.sub(_CLOCK, b"", line[:LINE_BYTES]).strip() for line in text.replace(b"\r", b"\n").split(b"\n")
-        )
+        text = text[-(received - self.position) :]
+        last = text.replace(b"\r", b"\n").rsplit(b"\n", MOST_LINES + 1)[-MOST_LINES - 1 :]
+        shown = dict.fromkeys(re.sub(_CLOCK, b"", line[:LINE_BYTES]).strip() for line in last)
         shown.pop(b"", None)
         is_new = any(line not in self.lines for line in shown)
         # The oldest lines are first.

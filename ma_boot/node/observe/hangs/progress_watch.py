@@ -13,48 +13,40 @@ from ma_boot.node.observe.hangs.step_clock import SilentState, StepClock
 from ma_boot.node.observe.metrics.output_reader import OutputReader
 from ma_boot.node.observe.metrics.source import Source, Sources
 from ma_boot.node.supervisor.worker_group import Worker
-from ma_boot.report.journal import Journal
 from ma_boot.wording import Message
-
-# Patterns of the user that tell of steps; the others are read for the metrics only.
-_STEP_PATTERNS = ("step=", "step_time=", "step_time_ms=")
 
 
 class ProgressWatch:
     """Decides when the stacks of ranks that are not idle must be looked at.
 
-    `patterns` are the user's (`--metric`). `elsewhere` is set once another node has shown steps: then only
-    that node's clock counts, since the ranks of most nodes print nothing.
+    `elsewhere` is set once another node has shown steps: then only that node's clock counts, since the ranks
+    of most nodes print nothing.
     """
 
-    def __init__(self, timeout: float, patterns: Sequence[str], journal: Journal) -> None:
+    def __init__(self, timeout: float, output: OutputReader) -> None:
         self.clock = StepClock()
         self.elsewhere = False
         self._timeout = timeout
         self._silent = SilentState()
         self._printed = time.monotonic()
-        steps = [pattern for pattern in patterns if pattern.startswith(_STEP_PATTERNS)]
-        self._reader = OutputReader(steps, journal.warn)
-        self._sources: Sources | None = None
+        self._output = output
+        self._read = output.subscribe()
         self._words: dict[Source, NewWords] = {}
 
     def read(self, workers: Sequence[Worker]) -> bool:
         """Reads the new output; returns whether it has the first step of this node."""
-        now, had_steps = time.monotonic(), self.clock.runs
-        self._sources = self._sources or Sources(workers)
-        sources = [source for source in self._sources.all() if not source.has_ended]
-        found = [(source.label, new) for source, new in self._reader.read(sources)]
-        self._reader.begin_period()
-        self.clock = self.clock.read(found, now)
-        if not self.clock.runs:
-            return False
-        for source in sources:
-            words = self._words.get(source, NewWords())
-            received, text, printed = source.since(words.position)
-            self._words[source], is_new = words.read(received, text)
-            if is_new:
-                self._printed = printed
-        return not had_steps
+        had_steps = self.clock.runs
+        found = [new for new in self._read(Sources(workers).all()) if not new.source.has_ended]
+        self.clock = self.clock.read([(new.source.label, new.reading) for new in found], time.monotonic())
+        self._printed = max([self._printed, *(new.new_words for new in found)])
+        if self.clock.runs:
+            self._output.has_new_words = self._has_new_words
+        return self.clock.runs and not had_steps
+
+    def _has_new_words(self, source: Source, received: int, text: bytes) -> bool:
+        """Compares output with earlier output of the process, in the thread that reads it."""
+        self._words[source], is_new = self._words.get(source, NewWords()).read(received, text)
+        return is_new
 
     def overdue(self, running: Sequence[Worker], spinning: Sequence[Worker], now: float) -> str:
         """Returns why a look at the stacks is due, or an empty text.
@@ -69,6 +61,11 @@ class ProgressWatch:
         if not spinning or any(now - worker.output.last_output < self._timeout for worker in running):
             return ""
         return Message.of("no output for {} s, but CPU time is used", f"{self._timeout:.0f}")
+
+    def stepping(self, now: float) -> frozenset[str]:
+        """Returns the processes, by their labels, with a new step in the last half of the timeout."""
+        since = now - self._timeout / 2
+        return frozenset(label for label, stepped in self.clock.steps.items() if stepped >= since)
 
     @property
     def reports_next(self) -> bool:

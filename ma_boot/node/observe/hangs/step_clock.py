@@ -30,14 +30,14 @@ PRINTING_LIMITS = 3.0
 class StepClock(NamedTuple):
     """Steps that the ranks of this node have printed. Times are monotonic seconds.
 
-    `shown` are the last step and loss of each process; `stepped` the time of the last new step, and
-    `since` that of the last step or look that found ranks at work. `looks` are the consecutive looks that
-    found none at work.
+    `shown` are the last step and loss of each process, `steps` the time of its last new step, and `since`
+    that of the last step or look that found ranks at work. `looks` are the consecutive looks that found none
+    at work.
     """
 
     shown: Mapping[str, tuple[int, float | None]] = {}
+    steps: Mapping[str, float] = {}
     times: tuple[float, ...] = ()
-    stepped: float = -math.inf
     since: float = -math.inf
     looks: int = 0
 
@@ -45,6 +45,11 @@ class StepClock(NamedTuple):
     def runs(self) -> bool:
         """True once a step was shown."""
         return bool(self.shown)
+
+    @property
+    def stepped(self) -> float:
+        """Time of the last new step of any process."""
+        return max(self.steps.values(), default=-math.inf)
 
     @property
     def median(self) -> float:
@@ -59,7 +64,8 @@ class StepClock(NamedTuple):
                 continue
             times = state.times if new.step_time is None else (*state.times, new.step_time)[-LATEST_TIMES:]
             shown = {**state.shown, label: (new.step, new.loss)}
-            state = state._replace(shown=shown, times=times, stepped=now, since=now, looks=0)
+            steps = {**state.steps, label: now}
+            state = state._replace(shown=shown, steps=steps, times=times, since=now, looks=0)
         return state
 
     def limit(self, timeout: float) -> float:

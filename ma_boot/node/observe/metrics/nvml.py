@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import threading
+import time
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Callable, NamedTuple
@@ -17,6 +18,8 @@ from ma_boot.node.observe.metrics.gpus import Gpu, GpuReading
 LIBRARY = "libnvidia-ml.so.1"
 # Seconds; max. wait for the driver where no thread of a caller waits anyway.
 READ_SECONDS = 10.0
+# Seconds between two checks of a caller that waits: a stop signal ends the wait that much later, at most.
+_BETWEEN_CHECKS = 0.1
 # NVLinks of a GPU, at most.
 _MOST_LINKS = 18
 # Xids of a GPU that are kept.
@@ -69,12 +72,15 @@ def read_gpus() -> GpuReading | None:
         _lock.release()
 
 
-def read_within(seconds: float = READ_SECONDS) -> GpuReading | None:
-    """Returns all GPUs now; None also if the driver does not answer in time."""
+def read_within(check: Callable[[], None] = lambda: None) -> GpuReading | None:
+    """Returns all GPUs now; None also if the driver does not answer in time. Raises the errors of `check`."""
     found: list[GpuReading | None] = []
     thread = threading.Thread(target=lambda: found.append(read_gpus()), name="nvml", daemon=True)
     thread.start()
-    thread.join(seconds)
+    until = time.monotonic() + READ_SECONDS
+    while thread.is_alive() and time.monotonic() < until:
+        check()
+        thread.join(_BETWEEN_CHECKS)
     return found[0] if found else None
 
 

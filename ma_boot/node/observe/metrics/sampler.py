@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ma_boot.node.observe.metrics.card_poller import CardPoller
 from ma_boot.node.observe.metrics.cards import CardTools
-from ma_boot.node.observe.metrics.output_reader import OutputReader
+from ma_boot.node.observe.metrics.output_reader import ReadNews
 from ma_boot.node.observe.metrics.progress import Reading
 from ma_boot.node.observe.metrics.record import HostSample, RankSample, RankUsage, Sample, event_of
 from ma_boot.node.observe.metrics.source import Source, Sources
@@ -51,13 +51,11 @@ FINISH_SECONDS = 0.5
 class Sampling(NamedTuple):
     """Options of the sampling.
 
-    A sample is taken every `interval` seconds (0: never). `patterns` are the user's (`NAME=REGEX`). The last
-    sample of this `node` is served at `port` (`PORT` or `ADDRESS:PORT`, empty: not at all), with the use of
-    the node's time by its file of `events`.
+    A sample is taken every `interval` seconds (0: never). The last sample of this `node` is served at `port`
+    (`PORT` or `ADDRESS:PORT`, empty: not at all), with the use of the node's time by its file of `events`.
     """
 
     interval: float = 0.0
-    patterns: tuple[str, ...] = ()
     port: str = ""
     node: int = 0
     events: Path | None = None
@@ -76,14 +74,22 @@ class Sampler:
     """Samples workers, each until it ends, that have been running since `started` (monotonic, seconds)."""
 
     def __init__(
-        self, options: Sampling, workers: Sequence[Worker], started: float, journal: Journal
+        self,
+        options: Sampling,
+        workers: Sequence[Worker],
+        started: float,
+        *,
+        read: ReadNews,
+        journal: Journal,
     ) -> None:
         self._options = options
         self._started = started
         self._journal = journal
         self._sources = Sources(workers)
         self._usage = UsageReader(workers[0].spec if workers else None)
-        self._output = OutputReader(options.patterns, journal.warn)
+        self._read = read
+        self._of_run: dict[Source, Reading] = {}
+        self._of_period: dict[Source, Reading] = {}
         environ = workers[0].spec.environ if workers else {}
         self._cards = CardPoller(CardTools(environ), options.interval)
         self._watch = TrainingWatch()
@@ -148,14 +154,14 @@ class Sampler:
         self._read_output()
         self._publish(usages, now, host)
         if now - self._written.at >= self._options.period(now - self._started):
-            ranks = self._ranks(usages, self._output.of_period)
+            ranks = self._ranks(usages, self._of_period)
             self._write(Sample(now, ranks, host, self._cards.kind, self._cards.of_period))
 
     def _finish(self) -> None:
         """Writes what the processes had printed last before they ended."""
         self._read_output()
-        if self._output.has_news:
-            ranks = self._ranks({}, self._output.of_period)
+        if any(reading != Reading() for reading in self._of_period.values()):
+            ranks = self._ranks({}, self._of_period)
             self._write(Sample(time.monotonic(), ranks, self._usage.of_host()))
 
     def _ranks(
@@ -168,19 +174,21 @@ class Sampler:
 
     def _publish(self, usages: Mapping[Source, RankUsage], now: float, host: HostSample) -> None:
         if self._endpoint is not None:
-            ranks = self._ranks(usages, self._output.of_run)
+            ranks = self._ranks(usages, self._of_run)
             sample = Sample(now, ranks, host, self._cards.kind, self._cards.of_run)
             self._endpoint.publish(sample, self._watch.slow.named)
 
     def _write(self, sample: Sample) -> None:
         self._journal.event("metrics", **event_of(self._written, sample))
         self._written = sample
-        self._output.begin_period()
+        self._of_period = {}
         self._cards.begin_period()
 
     def _read_output(self) -> None:
         """Reads the new output, and reports what the rules find in it."""
-        for source, new in self._output.read(self._sources.all()):
+        for source, new, _ in self._read(self._sources.all()):
+            self._of_period[source] = self._of_period.get(source, Reading()).updated_by(new)
+            self._of_run[source] = self._of_run.get(source, Reading()).updated_by(new)
             self._watch, loss = self._watch.after_reading(source.label, source.rank, new)
             if loss is not None:
                 self._report_loss(loss)
@@ -222,8 +230,9 @@ class Metrics:
 
     without = "no metrics"
 
-    def __init__(self, options: Sampling, inbox: SignalInbox, journal: Journal) -> None:
+    def __init__(self, options: Sampling, inbox: SignalInbox, journal: Journal, *, read: ReadNews) -> None:
         self._options = options
+        self._read = read
         self._inbox = inbox
         self._journal = journal
         self._task: Task[None] | None = None
@@ -251,4 +260,4 @@ class Metrics:
 
     def _sample(self, workers: Sequence[Worker], cancel: threading.Event) -> None:
         with self._journal.best_effort(self.without):
-            Sampler(self._options, workers, self._started, self._journal).run(cancel)
+            Sampler(self._options, workers, self._started, read=self._read, journal=self._journal).run(cancel)

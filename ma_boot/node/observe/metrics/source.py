@@ -27,7 +27,7 @@ class Source(Protocol):
 
 
 class WorkerSource:
-    """A process that ma_boot has started."""
+    """A process that ma_boot has started; all sources of one process are equal."""
 
     def __init__(self, worker: Worker) -> None:
         self.label = worker.spec.label
@@ -35,6 +35,12 @@ class WorkerSource:
         self.pid = worker.pid
         self.since = worker.output.since
         self._worker = worker
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WorkerSource) and other._worker is self._worker
+
+    def __hash__(self) -> int:
+        return id(self._worker)
 
     @property
     def has_ended(self) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ma_boot.node.environment.extras import install_command
-from ma_boot.node.observe.collectives.desync import StuckGroup, lines_of
+from ma_boot.node.observe.collectives.desync import Desync, StuckGroup, lines_of
 from ma_boot.node.observe.collectives.record_messages import encode_stuck
 from ma_boot.node.observe.rank_stacks.stack_samples import STAYS, UNKNOWN
 from ma_boot.node.observe.rank_stacks.stacks import Fold, RankAtHang, folded
-from ma_boot.node.observe.rank_stacks.suspect import at_work, compare_records, suspect, waits_text
+from ma_boot.node.observe.rank_stacks.suspect import at_work, suspect, waits_text
 from ma_boot.report.result import HangSuspect
 from ma_boot.wording import ranks_text
 
@@ -43,7 +43,9 @@ class StacksReport(NamedTuple):
         `is_look` is true if all ranks have missed their steps or their output, whether idle or not.
         """
         working = () if silent else at_work(ranks, is_look)
-        named = None if working else suspect(ranks, silent)
+        records = {at.rank: at.record for at in ranks if at.ended is None and at.record is not None}
+        collectives = Desync.of(records)
+        named = None if working else suspect(ranks, silent, collectives.accused)
         return cls(
             folded=tuple(Fold(fold.ranks, fold.stack[:LONGEST_STACK]) for fold in folded(ranks)),
             suspect=named,
@@ -57,7 +59,7 @@ class StacksReport(NamedTuple):
                 and (rank.progress == STAYS or (is_look and rank.progress == UNKNOWN))
                 and (named is None or rank.rank != named.rank)
             ),
-            stuck=compare_records(ranks).groups,
+            stuck=collectives.groups,
         )
 
     def fields(self) -> dict[str, Any]:

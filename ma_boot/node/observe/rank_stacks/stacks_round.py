@@ -43,21 +43,22 @@ class StackLook(NamedTuple):
     """Processes whose stacks are taken several times within `seconds`, since they may be at work.
 
     These are all ranks if they have missed their steps or their output (`is_all`), else those that were
-    active in the last `busy` seconds.
+    active in the last `busy` seconds. Those that are `stepping`, by their labels, make progress in any case.
     """
 
     seconds: float = 0.0
     busy: float = 0.0
     is_all: bool = False
+    stepping: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, timeout: float, is_all: bool) -> StackLook:
+    def of(cls, timeout: float, is_all: bool, stepping: frozenset[str]) -> StackLook:
         """Returns the look of a node with this timeout for hangs; infinite without a detection.
 
         Without a timeout nothing has been measured, so no process is known to be active.
         """
         busy = min(BUSY_SECONDS, timeout / 2) if math.isfinite(timeout) else 0.0
-        return cls(look_seconds(timeout), busy, is_all)
+        return cls(look_seconds(timeout), busy, is_all, stepping)
 
     def takes(self, quiet: float) -> bool:
         """Returns whether a process is one of them, after so many `quiet` seconds."""
@@ -201,15 +202,22 @@ def _stacks_and_progress(
     processes: Sequence[RankProcess], look: StackLook, cancel: threading.Event
 ) -> tuple[list[str], dict[int, str]]:
     """Returns the stacks of processes, and the progress of those of the look by their pids."""
+    # The output of a launcher does not show which of its ranks has made a step.
+    steps = {
+        process.pid: MOVES
+        for process in processes
+        if process.label in look.stepping and process.output is not None
+    }
     try:
         texts = stacks_of(processes)
         again = [at for at, process in enumerate(processes) if look.takes(process.quiet)]
         looked = [processes[at] for at in again]
         found = sample_again(looked, [texts[at] for at in again], look.seconds, cancel) if looked else []
     except Exception as error:  # the hang is reported even if the stacks cannot be read
-        return [f"no stacks: {described(error)}"] * len(processes), {}
+        return [f"no stacks: {described(error)}"] * len(processes), steps
     # A process that uses no CPU waits, whatever its stacks are.
-    return texts, {
+    progress_by_stacks = {
         process.pid: WAITS if progress != MOVES and process.quiet >= look.busy else progress
         for process, progress in zip(looked, found)
     }
+    return texts, {**progress_by_stacks, **steps}

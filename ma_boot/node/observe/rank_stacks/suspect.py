@@ -2,8 +2,9 @@
 
 The rules are ordered by the strength of their evidence: a node that does not answer; a rank that has ended or
 was stopped; waits between ranks as HCCL reports them; collectives as PyTorch records them; a rank that does
-something else than most others, or than the waiting ones; a rank that stopped before the others. Without
-evidence no rank is suspected: naming no rank is better than naming the wrong one.
+something else than most others, or than the waiting ones; a rank that is idle while all others work; a rank
+that stopped before the others. Without evidence no rank is suspected: naming no rank is better than naming
+the wrong one.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
-from ma_boot.node.observe.collectives.desync import Desync
+from ma_boot.node.observe.collectives.desync import Accused
 from ma_boot.node.observe.rank_stacks.stack_samples import LOOP_LINES, MOVES, STAYS, UNKNOWN, WAITS
 from ma_boot.node.observe.rank_stacks.stacks import (
     COLLECTIVE,
@@ -35,15 +37,18 @@ _DEVICE_LIBRARY = r"\(lib(cuda|cudart|nccl|ascendcl|runtime|hccl)[.-]"
 _ORDER = (OWN, MESSAGE, DEVICE, GRADIENT, COLLECTIVE)  # who is in one of the first ones is likelier the cause
 
 
-def suspect(ranks: Sequence[RankAtHang], silent: Sequence[int] = ()) -> HangSuspect | None:
-    """The suspect; `silent` are the nodes that did not answer although they had not ended."""
+def suspect(
+    ranks: Sequence[RankAtHang], silent: Sequence[int] = (), accused: Accused | None = None
+) -> HangSuspect | None:
+    """The suspect; `silent` are running nodes without an answer, `accused` the rank that Desync accuses."""
     ranks = sorted(ranks)
     if silent:
         why = Message.of("does not answer, so its ranks keep the others waiting")
         if len(silent) > 1:
             why = Message.of("{}; neither do nodes {}", why, ", ".join(map(str, silent[1:])))
         return HangSuspect(silent[0], None, why)
-    rules = (_gone, _by_hccl, _by_collectives, _odd, _busy, _other_threads, _first_quiet)
+    by_collectives = partial(_by_collectives, accused=accused)
+    rules = (_gone, _by_hccl, by_collectives, _odd, _busy, _idle, _other_threads, _first_quiet)
     return next(filter(None, (rule(ranks) for rule in rules)), None)
 
 
@@ -90,13 +95,7 @@ def _by_hccl(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
     return None
 
 
-def compare_records(ranks: Sequence[RankAtHang]) -> Desync:
-    """Compares the collectives that the running ranks have recorded."""
-    return Desync.of({at.rank: at.record for at in ranks if at.ended is None and at.record is not None})
-
-
-def _by_collectives(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
-    accused = compare_records(ranks).accused
+def _by_collectives(ranks: Sequence[RankAtHang], accused: Accused | None) -> HangSuspect | None:
     if accused is None:
         return None
     named = next(at for at in ranks if at.rank == accused.rank)
@@ -148,10 +147,12 @@ def _odd(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
     at_device = _at_device(does)
     if at_device and len(waiting) == len(does):
         waiting = [rank for rank in waiting if rank not in at_device]
+    if all(_works(rank, does[rank]) for rank in waiting):
+        return None
     waits = set(waiting)
     others = [rank for rank in does if rank not in waits]
     alive = {rank for rank in _alive(does) if does[rank].kind == OWN}
-    if not waiting or not others or (alive and not alive & set(others)):
+    if not others or (alive and not alive & set(others)):
         return None
     chosen = min(
         (rank for rank in others if rank in alive or not alive),
@@ -201,6 +202,22 @@ def _busy(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
     doing = activity(threads_of(busy[0].stack)).doing()
     template = "uses CPU {}, while {} waits" if len(waiting) == 1 else "uses CPU {}, while {} wait"
     return HangSuspect(busy[0].node, busy[0].rank, Message.of(template, doing, ranks_text(waiting)))
+
+
+def _idle(ranks: Sequence[RankAtHang]) -> HangSuspect | None:
+    """The only rank without life, while all others make progress in their own code, so that none waits."""
+    running, longest = _running(ranks)
+    moving = [rank.rank for rank in running if _works(rank, activity(threads_of(rank.stack)))]
+    idle = [rank for rank in running if rank.rank not in moving]
+    if len(idle) != 1 or not moving or idle[0].quiet < longest or idle[0].progress == STAYS:
+        return None
+    template = "is idle, while {} makes progress" if len(moving) == 1 else "is idle, while {} make progress"
+    return HangSuspect(idle[0].node, idle[0].rank, Message.of(template, ranks_text(moving)))
+
+
+def _works(rank: RankAtHang, what: Activity) -> bool:
+    """Returns whether a rank makes progress in its own code, so that it waits for no other one."""
+    return rank.progress == MOVES and what.kind == OWN
 
 
 def _is_as_odd(rank: RankAtHang, chosen: RankAtHang, does: Mapping[RankAtHang, Activity]) -> bool:
