@@ -50,6 +50,7 @@ def test_rank_that_the_others_wait_for_is_named(tmp_path: Path, cause: str) -> N
 def test_ranks_that_all_loop_are_reported_and_none_is_named(tmp_path: Path) -> None:
     node, booting = started(tmp_path, "loops", "loops")
     booting.until("cannot tell: no rank differs from the others")
+    booting.until("the job goes on, despite --hang-action stop")
     eventually(lambda: kinds(node, "hang") == 1, "the hang is recorded")
     booting.signal()
     assert booting.end().code == 143

@@ -89,3 +89,11 @@ def test_no_look_comes_before_the_limit(steps: list[tuple[int, float]], timeout:
         state = state.read([("rank 0", Reading(step, took, None))], now)
     assert not state.is_overdue(timeout, -math.inf, state.since + state.limit(timeout) * 0.99)
     assert state.is_overdue(timeout, -math.inf, state.since + state.limit(timeout) * 1.01)
+
+
+def test_reason_names_the_usual_step_time_only_where_it_is_known() -> None:
+    assert str(clock((1, 0.0), (2, 0.5), took=0.532).why_overdue(100.5)) == (
+        "no new step for 100 s; before, a step took 0.532 s"
+    )
+    together = StepClock().read([("rank 0", Reading(1, None, 0.5)), ("rank 0", Reading(2, None, 0.4))], 0.0)
+    assert str(together.why_overdue(100.0)) == "no new step for 100 s"

@@ -29,6 +29,8 @@ DEVICES_SHARE = 0.8
 # Seconds after a hang was found in which ranks that lose their peers do so because it is stopped: the longest
 # common stop time-out, and the time until a lost connection is noticed.
 RECENT_SECONDS = 60.0
+# A single native call, such as the compilation of a graph, may take long.
+STAYS_BUSY = "the job goes on, despite --hang-action stop: its ranks use CPU, and none of them is suspected"
 
 
 class HangOptions(NamedTuple):
@@ -263,6 +265,8 @@ class HangDetector:
         if question.is_reported:
             self._journal.warn(question.why)
             self._show(lines, report)
+        if question.is_reported and is_own and self._options.action == "stop" and not verdict.may_end_run:
+            self._journal.say(Message.of(STAYS_BUSY))
         if not question.is_own:
             return []
         labels = [worker.spec.label for worker in _watched(workers)]

@@ -52,6 +52,11 @@ class LookVerdict(NamedTuple):
         is_clear = has_stacks and (is_alone or report.suspect is not None)
         return cls("", all_wait and is_known, is_clear)
 
+    @property
+    def may_end_run(self) -> bool:
+        """False for a hang that is reported only, however often it is found."""
+        return self.all_wait or self.is_clear
+
     def ends_run(self, looks: int) -> bool:
         """Returns whether a hang of these looks in a row may end the run."""
         return self.all_wait or (self.is_clear and looks >= SURE_LOOKS)

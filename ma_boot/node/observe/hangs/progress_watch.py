@@ -54,8 +54,7 @@ class ProgressWatch:
         `spinning` are those of the `running` workers of which nothing but CPU time was seen.
         """
         if self.clock.is_overdue(self._timeout, self._printed, now):
-            text = "no new step for {} s; before, a step took {} s"
-            return Message.of(text, f"{now - self.clock.stepped:.0f}", f"{self.clock.median:.3g}")
+            return self.clock.why_overdue(now)
         if self.clock.runs or self.elsewhere or now < self._silent.due:
             return ""
         if not spinning or any(now - worker.output.last_output < self._timeout for worker in running):

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ma_boot.node.observe.metrics.progress import Reading
+from ma_boot.wording import Message
 
 # A step that takes so many times the median is a hang, if it also takes longer than the timeout.
 STEPS_MISSED = 20.0
@@ -78,6 +79,13 @@ class StepClock(NamedTuple):
         if not self.runs or now - self.since < limit:
             return False
         return now - printed >= limit or now - self.since >= PRINTING_LIMITS * limit
+
+    def why_overdue(self, now: float) -> Message:
+        """Describes the time without a new step; a step time is known after two steps in different output."""
+        seconds = f"{now - self.stepped:.0f}"
+        if not self.median:
+            return Message.of("no new step for {} s", seconds)
+        return Message.of("no new step for {} s; before, a step took {} s", seconds, f"{self.median:.3g}")
 
     def looked(self, now: float, at_work: bool) -> StepClock:
         """After a look; the next one is due after another limit."""
