@@ -125,9 +125,9 @@ class Scheduler:
 
     def _moved(self, number: int, size: int) -> None:
         """Counts bytes of a unit. Raises `Cancelled`, which ends the unit, if the transfer was cancelled."""
-        self._tally.moved(self._known[number][0].account, size)
         if self._cancel.is_set():
             raise Cancelled
+        self._tally.moved(self._known[number][0].account, size)
 
     def run(self, copies: Iterable[Copy], left: int) -> None:
         """Moves these files of the work; `left` is their number.
