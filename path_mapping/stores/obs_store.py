@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
@@ -148,10 +148,8 @@ class ObsStore(Store):
     @contextmanager
     def _opened(self, request: Request) -> Iterator[tuple[Response, Iterator[Piece]]]:
         """Opens the response to a GET, and its body: pieces that are valid until the next."""
-        with ExitStack() as stack:
-            exchange = stack.enter_context(closing(Exchange(self.signer)))
-            answer = run(exchange.with_newest(lambda: exchange.ask(request)))
-            stack.enter_context(answer)
+        exchange = Exchange(self.signer)
+        with closing(exchange), run(exchange.with_newest(lambda: exchange.ask(request))) as answer:
             answer.most = sys.maxsize
             room = memoryview(bytearray(BUFFER))
             yield answer.response, iter(lambda: run(answer.piece(room)), b"")
