@@ -38,7 +38,7 @@ class PartialStore(Store):
     """A store with the operations that a test gives it; any other one raises `NotImplementedError`."""
 
     def runner(self, closing: threading.Event) -> UnitRunner:
-        return StorePath(self, closing)
+        return StorePath(self)
 
     def _not_given(self, *arguments: Any, **named: Any) -> Any:
         raise NotImplementedError

@@ -10,15 +10,13 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Union
 
-from path_mapping.errors import NoWorkers
 from path_mapping.file.file_tree import store, url_of
 from path_mapping.file.object_reader import ObjectReader, warn_unclosed
 from path_mapping.file.write_state import Phase, WriteState
-from path_mapping.localfs.source_file import CHUNK, chunks, md5_of, state_of
+from path_mapping.localfs.source_file import CHUNK, state_of
 from path_mapping.mapping.routes import ObsUrl
 from path_mapping.stores.objects import ObjectState
 from path_mapping.transfer.transfer import upload_file
@@ -78,16 +76,7 @@ class RawFile(io.FileIO):
 
     def _upload(self) -> None:
         source, before = Path(f"/proc/{os.getpid()}/fd/{self.fileno()}"), state_of(os.fstat(self.fileno()))
-        raw, (bucket, key) = store().store, (self._url.bucket, self._url.key)
-        try:
-            in_parts = before.size >= raw.multipart_from
-            if in_parts:
-                upload_file(raw, source, bucket, key)
-        except NoWorkers:  # Python 3.12 may start no thread at exit
-            in_parts = False
-        if not in_parts:
-            md5 = md5_of(chunks(source))
-            store().retrying(partial(raw.write, bucket, key, source, md5=md5, sent=lambda size: None))
+        upload_file(store().store, source, self._url.bucket, self._url.key)
         self.state = self.state._replace(uploaded=before)
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ class HashProgress:
     def __init__(self) -> None:
         self.expected = 0
         self.done = 0
-        self.changed: Callable[[], None] = _ignored
+        self.changed: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
 
     def expect(self, count: int) -> None:
@@ -32,7 +32,3 @@ class HashProgress:
                 self.expected = max(self.expected, self.done)
             self.changed()
             yield piece
-
-
-def _ignored() -> None:
-    pass

@@ -291,7 +291,9 @@ def plan_downloads(
             yield from _gone(recorded.before(name), route, local_entry)
         entry = recorded.at(name)
         if not name:
-            yield from _own_directory(stored)
+            if stored.size:  # the marker of the route's own directory
+                reason = f"a directory has no content: the {stored.size} bytes of {stored.key!r} are left out"
+                yield Step(SKIP, "", stored.size, reason, named=True)
             continue
         if chosen is not None and not chosen(name):
             yield Step(SKIP, name, stored.size, NOT_SELECTED)
@@ -322,13 +324,6 @@ def _too_long(name: str, room: int) -> str | None:
     if 4 * len(name) <= room or len(os.fsencode(name)) <= room:
         return None
     return f"a path longer than {LONGEST_PATH} bytes"
-
-
-def _own_directory(marker: StoredObject) -> Iterator[Step]:
-    """Yields a notice if the marker of the route's own directory has a content."""
-    if marker.size:
-        reason = f"a directory has no content: the {marker.size} bytes of {marker.key!r} are left out"
-        yield Step(SKIP, "", marker.size, reason, named=True)
 
 
 def _directory(name: str, local: LocalEntry | None) -> Step:

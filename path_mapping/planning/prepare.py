@@ -10,7 +10,7 @@ from path_mapping.errors import MissingInputs, NoSpace, NothingSelected, UnsafeT
 from path_mapping.mapping.routes import PathMapping, Route, overlaps
 from path_mapping.mapping.selection import Shard
 from path_mapping.planning.plan import LocalEntry
-from path_mapping.planning.prepared_transfer import PreparedTransfer, Shared
+from path_mapping.planning.prepared_transfer import Diversions, PreparedTransfer
 from path_mapping.planning.route_scan import Check, Lister, scan_download, scan_upload, space_problems
 from path_mapping.planning.shared_target import HasContent, SharedTarget
 
@@ -123,8 +123,8 @@ def prepare_uploads(
         )
         for route in routes
     ]
-    shared = Shared(choice.shared, has_content, choice.others_done) if choice.shared is not None else None
-    prepared = PreparedTransfer(routes, scans, check, shared)
+    diversions = Diversions(choice.shared, has_content, choice.others_done)
+    prepared = PreparedTransfer(routes, scans, check, diversions)
     prepared.findings.notices[:0] = notices
     return prepared
 

@@ -33,14 +33,6 @@ from path_mapping.stores.objects import Copy
 MOST_KEPT = 1000
 
 
-class Shared(NamedTuple):
-    """A target that other writers use, with the arguments of its `redirected`."""
-
-    target: SharedTarget
-    has_content: HasContent
-    others_done: bool
-
-
 class EmptyRoute(NamedTuple):
     """A route whose source gives no file; `why` names the patterns, and is empty if there are no files."""
 
@@ -78,25 +70,30 @@ class Findings:
 
 
 class Diversions:
-    """Decisions about copies to URLs that other writers use; without a `shared` target there are none.
+    """Decisions about copies to URLs that other writers use; without a shared `target` there are none.
 
     `diverted` are the paths of files that get another key, `stale` are earlier diverted copies whose objects
     are no longer needed. `spared` files of `spared_bytes` are in OBS already, written by another writer.
+    `has_content` and `others_done` are for `SharedTarget.redirected`.
     """
 
-    def __init__(self, shared: Shared | None) -> None:
-        self._shared = shared
+    def __init__(
+        self,
+        target: SharedTarget | None = None,
+        has_content: HasContent = lambda copy: False,
+        others_done: bool = False,
+    ) -> None:
+        self._target, self._has_content, self._others_done = target, has_content, others_done
         self.diverted: set[str] = set()
         self.stale: list[Copy] = []
         self.spared = self.spared_bytes = 0
 
     def redirect(self, copy: Copy, scan: RouteScan) -> Copy | None:
         """Returns the copy with the key that it goes to, None if the object has its content already."""
-        shared = self._shared
-        if shared is None or not shared.target.has(scan.route):
+        if self._target is None or not self._target.has(scan.route):
             return copy
-        redirected, stale = shared.target.redirected(
-            copy, scan.ends, shared.has_content, others_done=shared.others_done
+        redirected, stale = self._target.redirected(
+            copy, scan.ends, self._has_content, others_done=self._others_done
         )
         self._add_stale(stale)
         if redirected is None:
@@ -108,8 +105,8 @@ class Diversions:
 
     def note_same(self, path: str) -> None:
         """Notes that the object at the file's own key has its content."""
-        if self._shared is not None:
-            self._add_stale(self._shared.target.same(path))
+        if self._target is not None:
+            self._add_stale(self._target.same(path))
 
     def _add_stale(self, copy: Copy | None) -> None:
         if copy is not None:
@@ -131,11 +128,11 @@ class PreparedTransfer:
         routes: Sequence[Route],
         scans: Sequence[RouteScan | None],
         check: Check,
-        shared: Shared | None = None,
+        diversions: Diversions | None = None,
     ) -> None:
         self.missing = tuple(route for route, scan in zip(routes, scans) if scan is None)
         self.findings = Findings()
-        self.diversions = Diversions(shared)
+        self.diversions = diversions or Diversions()
         self.unrecorded: set[tuple[str, str]] = set()
         self.copies: Spool[Copy] = Spool()
         self.directories: Spool[Copy] = Spool()

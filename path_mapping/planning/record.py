@@ -106,14 +106,12 @@ class Record:
             return
         try:
             self._write(statement, rows)
-        except sqlite3.OperationalError:  # locked, disk full, or no permission
+        except (sqlite3.OperationalError, OSError):  # locked, disk full, or no permission
             self._usable = False
         except sqlite3.DatabaseError:  # damaged: start over
             with suppress(OSError, sqlite3.Error):
                 os.unlink(self._path)
                 self._write(statement, rows)
-        except OSError:
-            self._usable = False
 
     def _write(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
         """Writes by a connection of its own, so that no lock is held between batches."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
-from path_mapping.errors import Cancelled, NotFound, Refused, Replaced, StoreError, Unreachable, UnsafeTarget
+from path_mapping.errors import NotFound, Refused, Replaced, StoreError, Unreachable, UnsafeTarget
 from path_mapping.localfs.atomic_file import check_contained, make_directories, write_verified
 from path_mapping.localfs.hash_progress import HashProgress
 from path_mapping.localfs.names import is_temporary, name_problem
 from path_mapping.localfs.source_file import CHUNK, chunks, md5_of, state_of
-from path_mapping.stores.contents import RIGHT, UNKNOWN, ContentMatch
+from path_mapping.stores.contents import RIGHT, ContentMatch
 from path_mapping.stores.data_path import send_unchanged
 from path_mapping.stores.objects import ObjectState, StoredObject
 from path_mapping.stores.store import Store
@@ -39,7 +39,7 @@ class DirectoryStore(Store):
         return f"DirectoryStore({str(self._root)!r})"
 
     def runner(self, closing: threading.Event) -> UnitRunner:
-        return StorePath(self, closing)
+        return StorePath(self)
 
     def place(self, bucket: str, key: str) -> str:
         return os.path.abspath(self._root / bucket / key)
@@ -94,8 +94,7 @@ class DirectoryStore(Store):
         return _file_state(path.stat()) if path.is_file() else None
 
     def read(self, bucket: str, key: str) -> Iterator[bytes]:
-        with _store_errors(f"reading obs://{bucket}/{key}"):
-            yield from chunks(self._path(bucket, key))
+        return self.read_from(bucket, key, 0)
 
     def read_from(self, bucket: str, key: str, offset: int, version: str = "") -> Iterator[bytes]:
         doing = f"reading obs://{bucket}/{key}"
@@ -111,14 +110,8 @@ class DirectoryStore(Store):
         if key.endswith("/"):
             make_directories(target)
             return ""
-
-        def pieces() -> Iterator[bytes]:
-            for piece in chunks(source):
-                sent(len(piece))
-                yield piece
-
         with _store_errors(f"writing obs://{bucket}/{key}"):
-            write_verified(target, pieces(), source.stat().st_size, md5)
+            write_verified(target, _counted(chunks(source), sent), source.stat().st_size, md5)
         return f'"{md5}"'
 
     def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
@@ -221,12 +214,18 @@ def _store_errors(doing: str) -> Iterator[None]:
         raise (StoreError if error.errno in _PERMANENT else Unreachable)(message) from error
 
 
+def _counted(pieces: Iterable[bytes], count: Callable[[int], None]) -> Iterator[bytes]:
+    """Yields the pieces; each is counted before."""
+    for piece in pieces:
+        count(len(piece))
+        yield piece
+
+
 class StorePath(UnitRunner):
     """Moves complete files by a store's `read` and `write`."""
 
-    def __init__(self, store: Store, closing: threading.Event) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._closing = closing
 
     async def run(self, unit: Unit, moved: Callable[[int], None]) -> Any:
         moved(0)
@@ -240,31 +239,12 @@ class StorePath(UnitRunner):
         target, root = unit.copy.local, Path(unit.copy.root)
         check_contained(target, root)  # each time: a link may have been created since the last file
         make_directories(root)  # kept even if the file fails, unlike directories below it
-        verdict = RIGHT
-
-        def pieces() -> Iterator[bytes]:
-            nonlocal verdict
-            source = self._store.read(unit.copy.bucket, unit.copy.key)
-            while True:
-                try:
-                    piece = next(source)
-                except StopIteration as end:
-                    verdict = UNKNOWN if end.value is False else RIGHT
-                    return
-                moved(len(piece))
-                yield piece
-
+        pieces = _counted(self._store.read(unit.copy.bucket, unit.copy.key), moved)
         # Without an MD5: `Store.read` compares the content.
-        write_verified(target, pieces(), unit.copy.size, None)
-        return ContentMatch(verdict)
+        write_verified(target, pieces, unit.copy.size, None)
+        return ContentMatch(RIGHT)
 
     def _send(self, unit: PutFile, moved: Callable[[int], None]) -> StoredContent:
         source = unit.copy.local
-        md5 = md5_of(self._until_cancelled(chunks(source)))
+        md5 = md5_of(_counted(chunks(source), lambda size: moved(0)))
         return StoredContent(self._store.write(unit.copy.bucket, unit.copy.key, source, md5, moved), True)
-
-    def _until_cancelled(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
-            if self._closing.is_set():
-                raise Cancelled
-            yield piece

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
@@ -15,7 +15,7 @@ from path_mapping.localfs.source_file import chunks, md5_of
 from path_mapping.stores import object_requests
 from path_mapping.stores.access import Access, Credentials
 from path_mapping.stores.blocking import Begun, run
-from path_mapping.stores.contents import RIGHT, ContentSum, base64_of_md5
+from path_mapping.stores.contents import ContentSum, base64_of_md5
 from path_mapping.stores.data_path import DataPath, if_match
 from path_mapping.stores.exchange import Exchange, Request
 from path_mapping.stores.http_connection import ConnectionFailed, Piece, Response
@@ -121,7 +121,7 @@ class ObsStore(Store):
     def find(self, bucket: str, key: str) -> ObjectState | None:
         return self._run(lambda exchange: object_requests.find(exchange, bucket, key))
 
-    def read(self, bucket: str, key: str) -> Generator[bytes, None, bool]:
+    def read(self, bucket: str, key: str) -> Iterator[bytes]:
         request = Request(f"reading obs://{bucket}/{key}", "GET", bucket, key)
         with self._opened(request) as (response, pieces):
             stated = Checksums.stated(response.headers, response.length or 0)
@@ -129,7 +129,7 @@ class ObsStore(Store):
             for piece in pieces:
                 content.add(piece)
                 yield bytes(piece)
-        return content.check(request.doing, stated).verdict == RIGHT
+        content.check(request.doing, stated)
 
     def read_from(self, bucket: str, key: str, offset: int, version: str = "") -> Iterator[bytes]:
         """See `Store.read_from`. If the server ignores ranges, the start is read and skipped."""
@@ -148,10 +148,8 @@ class ObsStore(Store):
     @contextmanager
     def _opened(self, request: Request) -> Iterator[tuple[Response, Iterator[Piece]]]:
         """Opens the response to a GET, and its body: pieces that are valid until the next."""
-        with ExitStack() as stack:
-            exchange = stack.enter_context(closing(Exchange(self.signer)))
-            answer = run(exchange.with_newest(lambda: exchange.ask(request)))
-            stack.enter_context(answer)
+        exchange = Exchange(self.signer)
+        with closing(exchange), run(exchange.with_newest(lambda: exchange.ask(request))) as answer:
             answer.most = sys.maxsize
             room = memoryview(bytearray(BUFFER))
             yield answer.response, iter(lambda: run(answer.piece(room)), b"")

@@ -74,8 +74,6 @@ class Store(ABC):
     def read(self, bucket: str, key: str) -> Iterator[bytes]:
         """Yields the object's bytes in pieces; closing the iterator ends the request.
 
-        A generator that returns False had no checksum to compare them with.
-
         Raises:
             NotFound: there is no such object.
             Unreachable: after the last piece at the latest, other bytes arrived than were stored.

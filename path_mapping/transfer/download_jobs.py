@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from path_mapping.errors import TargetRemoved, Unreachable
@@ -106,14 +106,18 @@ class LargeDownload(Job):
         self._is_open = False
 
     def start(self) -> Iterable[Unit]:
-        directory, root = os.path.dirname(self.copy.path), self.copy.root
-        self._directory = TargetDir(directory, root)
-        try:
-            known = self._open()
-        except BaseException:
-            self._directory.undo()
-            self._directory.close()
-            raise
+        """Opens the temporary file of an earlier run, or a new one if another run may be working on that."""
+        with ExitStack() as undo:
+            self._directory = TargetDir(os.path.dirname(self.copy.path), self.copy.root)
+            undo.callback(self._directory.close)
+            undo.callback(self._directory.undo)
+            self._temporary, self._file = self._unfinished()
+            undo.callback(os.close, self._file)
+            undo.callback(self._discard)
+            self._journal = PartJournal(journal_of(self._temporary), self._directory.handle)
+            undo.callback(self._journal.close)
+            known = self._known()
+            undo.pop_all()
         self._is_open = True
         self._files += 1
         return self._units(known, self._path)
@@ -121,21 +125,6 @@ class LargeDownload(Job):
     @property
     def _path(self) -> str:
         return os.path.join(self._directory.path, self._temporary)
-
-    def _open(self) -> dict[int, int]:
-        """Opens the temporary file of an earlier run, or a new one if another run may be working on that."""
-        self._temporary, self._file = self._unfinished()
-        try:
-            self._journal = PartJournal(journal_of(self._temporary), self._directory.handle)
-            try:
-                return self._known()
-            except BaseException:
-                self._journal.close()
-                raise
-        except BaseException:
-            self._discard()
-            os.close(self._file)
-            raise
 
     def _unfinished(self) -> tuple[str, int]:
         """Returns name and descriptor of the temporary file; only a locked file gets the common name."""

@@ -106,7 +106,7 @@ class LargeUpload(FileUpload):
         self._upload = ""
         self._stored: dict[int, StoredContent] = {}
         self._spans: list[Span] = []
-        self._before: FileState | None = None
+        self._before = FileState(copy.size, copy.mtime_ns, inode=0)
 
     def start(self) -> Iterable[Unit]:
         """Starts the upload of the file in its current state."""
@@ -115,8 +115,8 @@ class LargeUpload(FileUpload):
         before = self._before = state_of(os.stat(self.copy.path))
         if self._settled and (before.size, before.mtime_ns) != (self.copy.size, self.copy.mtime_ns):
             raise FileChanged("the file changed after it was listed")
-        part = part_size(self._before.size, self._part)
-        self._spans = spans(self._before.size, part) or [Span(0, 0)]  # it has been emptied
+        part = part_size(before.size, self._part)
+        self._spans = spans(before.size, part) or [Span(0, 0)]  # it has been emptied
         left = self._uploads.take(self.copy.bucket, self.copy.key)
         return (BeginParts(next_number(), self.copy, left),)
 
@@ -136,9 +136,7 @@ class LargeUpload(FileUpload):
         self._upload = ""
         self._uploads.ended(unit.upload)
         if unit.etags and value is not None:
-            before = self._before
-            assert before is not None
-            self._note(StoredFile(value, before.size, before.mtime_ns, unit.compared))
+            self._note(StoredFile(value, self._before.size, self._before.mtime_ns, unit.compared))
             return ()
         if self._attempts == CHANGED_ATTEMPTS:
             if unit.etags:
@@ -162,7 +160,6 @@ class LargeUpload(FileUpload):
 
     def _end(self) -> EndParts:
         """Completes the upload; aborts it if the file has changed meanwhile, to begin again."""
-        assert self._before is not None
         etags: tuple[str, ...] = ()
         if state_of(os.stat(self.copy.path)) == self._before:
             etags = tuple(self._stored[number].etag for number in sorted(self._stored))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from path_mapping.errors import Refused, StoreError, printable
 from path_mapping.mapping.routes import Route
-from path_mapping.planning.record import BegunUploads, noted_uploads
+from path_mapping.planning.record import BegunUpload, BegunUploads, noted_uploads
 from path_mapping.stores.store import Store, UnfinishedUpload
 from path_mapping.workers.retry import RetriedStore, RetryPolicy
 
@@ -36,14 +36,20 @@ def abort_left(uploads: Sequence[BegunUploads], store: RetriedStore) -> Iterator
     """Aborts uploads that earlier runs left and this one did not resume; yields a notice for each."""
     for of_route in uploads:
         for upload in of_route.left():
+            error = _abort(of_route, store, upload)
+            end = f"could not be aborted: {error}" if error is not None else "was aborted"
             url = f"obs://{upload.bucket}/{printable(upload.key)}"
-            try:
-                store.abort_parts(*upload)
-            except StoreError as error:
-                yield f"the unfinished upload of {url} by an earlier run could not be aborted: {error}"
-                continue
-            of_route.ended(upload.upload)
-            yield f"the unfinished upload of {url} by an earlier run was aborted"
+            yield f"the unfinished upload of {url} by an earlier run {end}"
+
+
+def _abort(uploads: BegunUploads, store: RetriedStore, upload: BegunUpload) -> StoreError | None:
+    """Aborts an upload, and removes its note; returns the error if that failed."""
+    try:
+        store.abort_parts(*upload)
+    except StoreError as error:
+        return error
+    uploads.ended(upload.upload)
+    return None
 
 
 class LeftUpload(NamedTuple):
@@ -107,13 +113,8 @@ def abort_uploads(
             if upload.action != ABORT or (upload.own and upload.upload not in taken):
                 yield upload._replace(action=KEEP), None
                 continue
-            try:
-                store.abort_parts(route.remote.bucket, upload.key, upload.upload)
-            except StoreError as error:
-                yield upload, error
-                continue
-            uploads.ended(upload.upload)
-            yield upload, None
+            begun = BegunUpload(route.remote.bucket, upload.key, upload.upload)
+            yield upload, _abort(uploads, store, begun)
         for gone in taken - {upload.upload for upload in wanted}:
             uploads.ended(gone)
 

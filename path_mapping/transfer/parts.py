@@ -97,9 +97,5 @@ def pool_size(files: int, size: int, cores: int, round_trip: float) -> PoolSize:
 
 def parts_that_count(stored: tuple[tuple[int, int, str], ...], planned: list[Span]) -> list[str]:
     """Returns the ETag of each planned part that is stored with its size, empty for the others."""
-    known = {number: (length, etag) for number, length, etag in stored}
-    etags = []
-    for number, span in enumerate(planned, start=1):
-        length, etag = known.get(number, (-1, ""))
-        etags.append(etag if length == span.length else "")
-    return etags
+    etags = {(number, length): etag for number, length, etag in stored}
+    return [etags.get((number, span.length), "") for number, span in enumerate(planned, start=1)]

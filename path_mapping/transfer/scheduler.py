@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from operator import length_hint
 from typing import Callable, NamedTuple
 
@@ -39,54 +38,31 @@ class Progress(NamedTuple):
 
 
 class Tally:
-    """Counts files and bytes, in any thread; bytes that are sent twice count once."""
+    """Counts files, bytes and retried requests; bytes that are sent twice count once."""
 
-    def __init__(
-        self, files: int, size: int, progress: Callable[[Progress], None], cancel: threading.Event
-    ) -> None:
-        self._files, self._size = files, size
-        self._progress = progress
-        self._cancel = cancel
-        self._lock = threading.RLock()
+    def __init__(self, files: int, size: int, progress: Callable[[Progress], None]) -> None:
+        self.retries = 0
+        self._files, self._size, self._progress = files, size, progress
         self._done_files = self._done_bytes = self._partial = 0
-        # By unit: the bytes of its file so far, and at most.
-        self._moved: dict[int, list[int]] = {}
 
-    def book(self, number: int, account: list[int]) -> None:
-        """Books the bytes of this unit to the account of its file: `[so far, at most]`."""
-        with self._lock:
-            self._moved[number] = account
+    def moved(self, account: list[int], size: int) -> None:
+        """Counts bytes on the account of a file: `[so far, at most]`."""
+        more = min(size, account[1] - account[0])
+        account[0] += more
+        self._partial += more
+        self.report()
 
-    def moved(self, number: int, size: int) -> None:
-        """Counts bytes of a unit.
-
-        Raises `Cancelled`, which ends the unit, if the transfer was cancelled.
-        """
-        with self._lock:
-            account = self._moved.get(number)
-            if account is not None:
-                more = min(size, account[1] - account[0])
-                account[0] += more
-                self._partial += more
-            self.report()
-        if self._cancel.is_set():
-            raise Cancelled
-
-    def end(self, numbers: Iterable[int], account: list[int]) -> None:
+    def end(self, account: list[int]) -> None:
         """Counts a file as done, whether it succeeded or not."""
-        with self._lock:
-            for number in numbers:
-                self._moved.pop(number, None)
-            self._partial -= account[0]
-            self._done_bytes += account[1]
-            self._done_files += 1
-            self.report()
+        self._partial -= account[0]
+        self._done_bytes += account[1]
+        self._done_files += 1
+        self.report()
 
     def report(self) -> None:
         """Calls `progress`."""
-        with self._lock:
-            done = self._done_bytes + self._partial
-            self._progress(Progress(self._done_files, self._files, done, self._size))
+        done = self._done_bytes + self._partial
+        self._progress(Progress(self._done_files, self._files, done, self._size))
 
 
 # Seconds between two checks of `cancel`.
@@ -113,8 +89,8 @@ class RunningJob:
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        # Its bytes so far, and at most.
         self.account = [0, job.copy.size]
-        self.numbers: set[int] = set()
         # Units that were handed out to the pool.
         self.outstanding = 0
         # Lists of units that were not handed out yet.
@@ -124,24 +100,34 @@ class RunningJob:
 
 
 class Scheduler:
-    """The jobs of one transfer on one pool.
+    """The jobs of one transfer on a pool of this size."""
 
-    `count_outcomes` counts the bytes of a unit when it ends, for pools that do not report them earlier.
-    Afterwards `whole` is the number of complete files, `retries` that of retried requests.
-    """
-
-    def __init__(
-        self, work: Work, pool: Pool, tally: Tally, cancel: threading.Event, count_outcomes: bool
-    ) -> None:
-        self._work, self._pool, self._tally, self._cancel = work, pool, tally, cancel
-        self._count_outcomes = count_outcomes
+    def __init__(self, work: Work, to: RetriedStore, tally: Tally, size: PoolSize) -> None:
+        self._work, self._tally, self._cancel = work, tally, to.cancel
         # Files from which units are taken in turn.
         self._abreast = DOWN_ABREAST if work.down else 1
-        self.whole = self.retries = 0
         self._running: set[RunningJob] = set()
         self._ready: deque[tuple[RunningJob, Iterator[Unit]]] = deque()
         # By the number of a unit.
         self._known: dict[int, tuple[RunningJob, Unit]] = {}
+        # A process reports no bytes before the outcome of their unit.
+        self._counts_outcomes = size.processes > 0
+        self._pool = self._open_pool(to, size)
+
+    def _open_pool(self, to: RetriedStore, size: PoolSize) -> Pool:
+        if size.processes:
+            from path_mapping.workers.worker_processes import ProcessPool  # slow to import
+
+            return ProcessPool(to, size.processes, size.connections)
+        from path_mapping.workers.loop import Loop  # not for a transfer that has nothing to do
+
+        return Loop(to, size.connections if to.store.signer is not None else 1, self._moved)
+
+    def _moved(self, number: int, size: int) -> None:
+        """Counts bytes of a unit. Raises `Cancelled`, which ends the unit, if the transfer was cancelled."""
+        if self._cancel.is_set():
+            raise Cancelled
+        self._tally.moved(self._known[number][0].account, size)
 
     def run(self, copies: Iterable[Copy], left: int) -> None:
         """Moves these files of the work; `left` is their number.
@@ -166,7 +152,8 @@ class Scheduler:
                 self._receive(outcome)
 
     def close(self) -> None:
-        """Abandons the jobs that have not ended, after the pool was closed."""
+        """Closes the pool, and abandons the jobs that have not ended."""
+        self._pool.close()
         for running in self._running:
             running.job.abandon()
         self._running.clear()
@@ -206,9 +193,7 @@ class Scheduler:
 
     def _handed_out(self, running: RunningJob, unit: Unit) -> Unit:
         running.outstanding += 1
-        running.numbers.add(unit.number)
         self._known[unit.number] = (running, unit)
-        self._tally.book(unit.number, running.account)
         return unit
 
     def _ask(self, running: RunningJob, units: Callable[[], Iterable[Unit]]) -> None:
@@ -227,7 +212,7 @@ class Scheduler:
     def _receive(self, outcome: Outcome) -> None:
         """Gives an outcome to its job."""
         running, unit = self._known.pop(outcome.number)
-        self.retries += outcome.retries
+        self._tally.retries += outcome.retries
         running.outstanding -= 1
         error = outcome.error
         if self._cancel.is_set():
@@ -238,8 +223,8 @@ class Scheduler:
             running.error = running.error or error
             self._end_if_idle(running)
             return
-        if self._count_outcomes:
-            self._tally.moved(outcome.number, bytes_of(unit))
+        if self._counts_outcomes:
+            self._tally.moved(running.account, bytes_of(unit))
         if running.error is not None:
             if running.cleaning:
                 running.job.cleaned(unit)
@@ -257,9 +242,8 @@ class Scheduler:
             self._ask(running, lambda: running.job.failed(error))
             return
         self._running.discard(running)
-        self._tally.end(running.numbers, running.account)
+        self._tally.end(running.account)
         if running.error is None:
-            self.whole += 1
             self._work.done(running.job)
         elif isinstance(running.error, Exception):
             self._work.failed(running.job.copy, running.error)
@@ -271,47 +255,23 @@ PROBES = 2
 PROBED = 500
 
 
-def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None]) -> tuple[int, int]:
-    """Moves all files; returns the number of complete files, and of retried requests.
+def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None]) -> int:
+    """Moves all files; returns the number of retried requests.
 
     Raises:
         Cancelled: soon after `cancel` of the store is set.
         WorkersLost: all worker processes died.
     """
     pieces = work.files + work.size // RANGE
-    tally = Tally(work.files, work.size, progress, to.cancel)
+    tally = Tally(work.files, work.size, progress)
     tally.report()
-    whole = retries = 0
-    round_trip = 0.0
-    signer = to.store.signer
-
-    @contextmanager
-    def scheduler(size: PoolSize) -> Iterator[Scheduler]:
-        nonlocal whole, retries
-        pool: Pool
-        if size.processes:
-            from path_mapping.workers.worker_processes import ProcessPool  # slow to import
-
-            pool = ProcessPool(to, size.processes, size.connections)
-        else:
-            from path_mapping.workers.loop import Loop  # not for a transfer that has nothing to do
-
-            pool = Loop(to, size.connections if signer is not None else 1, tally.moved)
-        running = Scheduler(work, pool, tally, to.cancel, size.processes > 0)
-        try:
-            yield running
-        finally:
-            pool.close()
-            running.close()
-        whole, retries = whole + running.whole, retries + running.retries
-
-    copies, left = work.copies, work.files
-    if signer is not None and not is_small(pieces, work.size):
+    copies, left, round_trip = work.copies, work.files, 0.0
+    if to.store.signer is not None and not is_small(pieces, work.size):
         near = list(itertools.islice(copies, PROBED))
         probes = _smallest(near)
         copies = itertools.chain((copy for copy in near if copy not in probes), copies)
         left -= len(probes)
-        with scheduler(PoolSize(0, 1)) as alone:
+        with closing(Scheduler(work, to, tally, PoolSize(0, 1))) as alone:
             for probe in probes:
                 begun = time.monotonic()
                 alone.run([probe], 1)
@@ -319,9 +279,9 @@ def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None
     if left:
         cores = len(os.sched_getaffinity(0))
         size = pool_size(pieces, work.size, cores, round_trip=round_trip)
-        with scheduler(size) as all_of_them:
+        with closing(Scheduler(work, to, tally, size)) as all_of_them:
             all_of_them.run(copies, left)
-    return whole, retries
+    return tally.retries
 
 
 def _smallest(copies: Sequence[Copy]) -> list[Copy]:

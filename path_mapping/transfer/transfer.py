@@ -51,53 +51,66 @@ class Transferred(NamedTuple):
     empty: tuple[EmptyRoute, ...] = ()
 
 
-class DownloadResults:
-    """Results of the files of a download; files without a checksum to compare them with are `by_length`."""
+class Results:
+    """Results of the files of a transfer.
+
+    `files` of `size` bytes were moved. `uncompared` are the paths of those that could be compared by their
+    length only, as OBS stated no checksum.
+    """
 
     def __init__(self, prepared: PreparedTransfer) -> None:
         self.failures = list(prepared.findings.blocked)
-        self.by_length = 0
+        self.files = self.size = self.deferred = 0
+        self.uncompared: set[str] = set()
         self._prepared = prepared
 
-    def done(self, job: Job) -> None:
-        """Records a file that is complete."""
-        self._prepared.downloaded(job.copy, job.compared)
-        self.by_length += not job.compared
-
-    def failed(self, copy: Copy, error: Exception) -> None:
-        """Notes a file that has failed."""
-        self.failures.append(Failure(copy.url, shown(copy.local), error))
-
-    def result(self, files: int, retries: int, seconds: float) -> Transferred:
-        """The result of a download of so many complete files. Raises `TransferFailed`."""
-        _raise_failures(self.failures, files)
+    def result(self, retries: int, seconds: float, empty: tuple[EmptyRoute, ...] = ()) -> Transferred:
+        """The result of the transfer. Raises `TransferFailed`."""
+        if self.failures:
+            raise TransferFailed(self.failures, self.files)
         prepared = self._prepared
         return Transferred(
-            files=files,
-            bytes=prepared.size,
+            files=self.files,
+            bytes=self.size,
             seconds=seconds,
             missing=prepared.missing,
             skipped=prepared.same,
             notices=tuple(prepared.findings.notices),
             retries=retries,
-            by_length=self.by_length,
+            by_length=len(self.uncompared),
+            deferred=self.deferred,
+            empty=empty,
         )
 
+    def _add(self, job: Job) -> None:
+        self.files += 1
+        self.size += job.copy.size
 
-class UploadResults:
+
+class DownloadResults(Results):
+    """Results of the files of a download."""
+
+    def done(self, job: Job) -> None:
+        """Records a file that is complete."""
+        self._prepared.downloaded(job.copy, job.compared)
+        self._add(job)
+        if not job.compared:
+            self.uncompared.add(job.copy.path)
+
+    def failed(self, copy: Copy, error: Exception) -> None:
+        """Notes a file that has failed."""
+        self.failures.append(Failure(copy.url, shown(copy.local), error))
+
+
+class UploadResults(Results):
     """Results of the files of an upload.
 
-    `files` of `size` bytes were sent. `uncompared` are those that could be compared by their length only, as
-    OBS stated no checksum. A file that was removed before it was sent is a notice: the training deletes old
-    checkpoints. A file that has changed since it was listed has failed; with `UploadChoice.settled` it is one
-    of the `deferred`.
+    A file that was removed before it was sent is a notice: the training deletes old checkpoints. A file that
+    has changed since it was listed has failed; with `UploadChoice.settled` it is one of the `deferred`.
     """
 
     def __init__(self, prepared: PreparedTransfer, choice: UploadChoice) -> None:
-        self.failures = list(prepared.findings.blocked)
-        self.files = self.size = self.deferred = 0
-        self.uncompared: set[str] = set()
-        self._prepared = prepared
+        super().__init__(prepared)
         self._settled, self._shared = choice.settled, choice.shared
         # By path: files as sent, whose state differs from that in which they were listed.
         self._others: dict[str, Copy] = {}
@@ -111,7 +124,7 @@ class UploadResults:
         """
         retries = 0
         for attempt in range(1, CHANGED_ATTEMPTS + 1):
-            retries += move_files(work, to, progress)[1]
+            retries += move_files(work, to, progress)
             changed = [] if self._settled else list(self._changed())
             if not changed:
                 break
@@ -126,23 +139,6 @@ class UploadResults:
         """The files that were not sent."""
         return (copy for copy in self._prepared.copies if copy.path not in self._sent)
 
-    def result(self, retries: int, seconds: float) -> Transferred:
-        """The result of the upload. Raises `TransferFailed`."""
-        _raise_failures(self.failures, self.files)
-        prepared = self._prepared
-        return Transferred(
-            files=self.files,
-            bytes=self.size,
-            seconds=seconds,
-            missing=prepared.missing,
-            skipped=prepared.same,
-            notices=tuple(prepared.findings.notices),
-            retries=retries,
-            by_length=len(self.uncompared),
-            deferred=self.deferred,
-            empty=prepared.empty_outputs(),
-        )
-
     def done(self, job: Job) -> None:
         """Records a file as it was sent."""
         copy, listed = job.copy, job.listed
@@ -150,8 +146,7 @@ class UploadResults:
         if not job.compared:
             self.uncompared.add(copy.path)
         if copy.path not in self._others:
-            self.files += 1
-            self.size += copy.size
+            self._add(job)
         if (copy.size, copy.mtime_ns) != (listed.size, listed.mtime_ns) or copy.path in self._others:
             self._others[copy.path] = copy
         is_diverted = copy.path in self._prepared.diversions.diverted
@@ -228,10 +223,10 @@ def download(
         _sweep(own, places)
         try:
             work = _work(prepared, iter(prepared.copies), job, results, down=True)
-            files, retries = move_files(work, to, progress)
+            retries = move_files(work, to, progress)
         finally:
             _sweep(own, places)  # a worker may have been killed in the middle of a file
-        return results.result(files, retries, time.monotonic() - started)
+        return results.result(retries, time.monotonic() - started)
 
 
 def _work(
@@ -301,12 +296,7 @@ def upload(
         if choice.aborts_left:
             for notice in abort_left(uploads, to):
                 prepared.findings.notice(notice)
-        return results.result(retries, time.monotonic() - started)
-
-
-def _raise_failures(failures: Sequence[Failure], done: int) -> None:
-    if failures:
-        raise TransferFailed(failures, done)
+        return results.result(retries, time.monotonic() - started, prepared.empty_outputs())
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from path_mapping.errors import (
     Forbidden,
     NotFound,
     SlowDown,
+    StoreError,
     TargetRemoved,
     Unreachable,
 )
@@ -35,6 +36,7 @@ LONGEST_WAIT = 10.0
 _NEEDS_LISTING = "a directory needs the permission to list the bucket (ListBucket)"
 
 Result = TypeVar("Result")
+Problem = TypeVar("Problem", bound=StoreError)
 
 
 class RetryPolicy(NamedTuple):
@@ -197,14 +199,7 @@ class RetriedStore:
 
     def listing(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         """The same, but empty if there is no such bucket."""
-        entries = self.list(bucket, prefix)
-        try:
-            first = next(entries, None)
-        except NotFound:
-            return
-        if first is not None:
-            yield first
-            yield from entries
+        return _or_instead(self.list(bucket, prefix), NotFound, lambda error: [])
 
     def input_objects(self, bucket: str, key: str) -> Iterator[StoredObject]:
         """The objects of an input: see `listing`; where that is forbidden, the object of exactly this key.
@@ -212,14 +207,7 @@ class RetriedStore:
         Raises `Forbidden` if there is none, as a directory cannot be read without a listing.
         """
         entries = self.listing(bucket, key)
-        try:
-            first = next(entries, None)
-        except Forbidden as error:
-            yield self.only_object(bucket, key, error)
-            return
-        if first is not None:
-            yield first
-            yield from entries
+        return _or_instead(entries, Forbidden, lambda error: [self.only_object(bucket, key, error)])
 
     def only_object(self, bucket: str, key: str, refusal: Forbidden) -> StoredObject:
         """Returns the object of exactly this key, whose listing got the `refusal`.
@@ -284,3 +272,17 @@ class RetriedStore:
     def abort_parts(self, bucket: str, key: str, upload: str) -> None:
         """See `Store.abort_parts`."""
         self.retrying(partial(self.store.abort_parts, bucket, key, upload))
+
+
+def _or_instead(
+    entries: Iterator[StoredObject],
+    refusal: type[Problem],
+    instead: Callable[[Problem], list[StoredObject]],
+) -> Iterator[StoredObject]:
+    """Yields the entries, or others if reading the first one was refused; later errors are raised."""
+    try:
+        first = list(islice(entries, 1))
+    except refusal as error:
+        first = instead(error)
+    yield from first
+    yield from entries
