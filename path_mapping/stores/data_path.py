@@ -264,19 +264,7 @@ class DataPath(UnitRunner):
         return await object_requests.begin_parts(self._exchange, copy.bucket, copy.key, unit.left)
 
     async def _end_parts(self, unit: EndParts, moved: Moved, room: bytearray) -> str | None:
-        exchange, copy = self._exchange, unit.copy
-        if not unit.etags:
-            await object_requests.abort_parts(exchange, copy.bucket, copy.key, unit.upload)
-            return ""
-        return await object_requests.end_parts(
-            exchange,
-            copy.bucket,
-            copy.key,
-            upload=unit.upload,
-            etags=unit.etags,
-            size=unit.size,
-            compared=unit.compared,
-        )
+        return await object_requests.end_parts(self._exchange, unit)
 
     async def given_up(self, unit: Unit, error: Exception) -> Exception:
         """Deletes the wrong object that an attempt has left in OBS, unless it was replaced; or names it."""

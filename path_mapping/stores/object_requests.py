@@ -15,7 +15,7 @@ from path_mapping.stores.responses import (
     parse_upload,
     parts_document,
 )
-from path_mapping.stores.units import MultipartUpload
+from path_mapping.stores.units import EndParts, MultipartUpload
 
 # Entries of one page, the most that OBS returns (API reference, "Listing Objects in a Bucket").
 PAGE = 1000
@@ -73,36 +73,31 @@ async def _parts(exchange: Exchange, bucket: str, key: str, upload: str) -> tupl
             return tuple(parts[1:])
 
 
-async def end_parts(
-    exchange: Exchange,
-    bucket: str,
-    key: str,
-    *,
-    upload: str,
-    etags: tuple[str, ...],
-    size: int,
-    compared: bool = True,
-) -> str | None:
-    """See `Store.end_parts`.
+async def end_parts(exchange: Exchange, unit: EndParts) -> str | None:
+    """See `EndParts`.
 
     The response may be lost, or have no ETag, after OBS made the object. Then the upload has gone, and the
     object is recognised by its size and its ETag, which is made of those of the parts; or which differs from
     the earlier one, if the parts were not `compared`. An upload that still exists is not completed.
     """
-    doing = f"writing obs://{bucket}/{key}"
-    expected, before = etag_of_parts(etags), "" if compared else await _etag_of(exchange, bucket, key, None)
+    bucket, key, upload = unit.copy.bucket, unit.copy.key, unit.upload
+    if not unit.etags:
+        await abort_parts(exchange, bucket, key, upload)
+        return ""
+    doing, expected = f"writing {unit.copy.url}", etag_of_parts(unit.etags)
+    before = "" if unit.compared else await _etag_of(exchange, bucket, key, None)
     try:
         end = Request(doing, "POST", bucket, key, {"uploadId": upload})
-        etag = parse_completion(doing, await exchange.content(end, parts_document(etags)))
+        etag = parse_completion(doing, await exchange.content(end, parts_document(unit.etags)))
     except (NotFound, Unreachable) as error:
         if await _has_gone(exchange, bucket, key, upload):
-            etag = await _etag_of(exchange, bucket, key, size)
-            return etag if etag and (etag == expected if compared else etag != before) else None
+            etag = await _etag_of(exchange, bucket, key, unit.size)
+            return etag if etag and (etag == expected if unit.compared else etag != before) else None
         if isinstance(error, Unreachable):
             raise
         await abort_parts(exchange, bucket, key, upload)  # a part of it has gone
         return None
-    return (etag or await _etag_of(exchange, bucket, key, size) or expected).strip('"')
+    return (etag or await _etag_of(exchange, bucket, key, unit.size) or expected).strip('"')
 
 
 async def _etag_of(exchange: Exchange, bucket: str, key: str, size: int | None) -> str:
