@@ -134,8 +134,9 @@ class JobPeers:
         self._channel.send(kind, body)
 
     def heard(self) -> list[PeerMessage]:
-        """Returns the messages about hangs since the last call."""
-        return self._exchange.mailbox.take(HANGS)
+        """Returns the messages about hangs since the last call, without ends of an earlier attempt."""
+        attempt, messages = self._exchange.attempt, self._exchange.mailbox.take(HANGS)
+        return [message for message in messages if message.body.get("attempt", attempt) == attempt]
 
     def heard_of_saves(self) -> list[PeerMessage]:
         """Returns the messages about requested checkpoints since the last call; from any thread."""
@@ -176,9 +177,9 @@ class JobPeers:
     def close(self) -> None:
         """Reports how the processes have ended."""
         ends = [worker.exit for worker in self._workers if worker.exit is not None]
-        if self.node and self.others:
+        if self.others:
             codes = [[ended.rank, ended.code] for ended in ends if ended.rank is not None]
-            self.tell("ended", {"codes": codes})
+            self.tell("ended", {"codes": codes, "attempt": self._exchange.attempt})
 
     def _report_failures(self, workers: Sequence[Worker]) -> None:
         # Each attempt has a new list of workers.

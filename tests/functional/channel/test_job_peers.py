@@ -63,7 +63,18 @@ def test_first_failure_is_reported_once_and_all_ends_after_the_run(
             (3, 5, "ValueError: no such layer")
         ]
         peers.close()
-    assert channel.sent[1:] == [("ended", {"codes": [[3, 5]]})]
+    assert channel.sent[1:] == [("ended", {"codes": [[3, 5]], "attempt": 1})]
+
+
+def test_ends_of_an_earlier_attempt_are_dropped(channel: FakeChannel, peers: JobPeers) -> None:
+    for attempt in (0, 1):
+        channel.receive(0, "ended", {"codes": [[0, attempt]], "attempt": attempt})
+    channel.receive(0, "steps", {})
+    peers.check([], False)
+    assert [(message.kind, message.body.get("attempt")) for message in peers.heard()] == [
+        ("ended", 1),
+        ("steps", None),
+    ]
 
 
 def test_exception_of_a_running_rank_is_reported_after_a_failure_elsewhere(

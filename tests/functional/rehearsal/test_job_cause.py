@@ -190,6 +190,33 @@ def test_independent_rank_that_idles_is_named_while_the_others_train(
     assert "the job hung" not in ended.output
 
 
+def test_rank_that_loops_is_found_after_the_only_node_that_printed_steps_has_ended(laptop: Path) -> None:
+    code = write(
+        laptop,
+        "for step in range(rank, 4 - 4 * rank):",
+        "    time.sleep(0.5)",
+        "    print(f'step: {step} loss: 0.5', flush=True)",
+        "while rank: pass",
+    )
+    shape = ["--nodes", "2", "--devices-per-node", "1", "--stop-timeout", "5"]
+    ended = rehearse(laptop, *shape, "--hang-timeout", "2", "--hang-action", "stop", code)
+    assert (ended.code, ends_of_nodes(laptop)) == (124, {0: 0, 1: 124}), ended.output
+    assert "exit code 124: node 1, rank 1 hung, and ma_boot stopped the run" in ended.output
+
+
+def test_idle_rank_is_named_after_all_ranks_of_other_nodes_have_ended(laptop: Path) -> None:
+    shape = ["--nodes", "2", "--devices-per-node", "1", "--stop-timeout", "5"]
+    code = write(laptop, "time.sleep(600 if rank else 1)")
+    ended = rehearse(laptop, *shape, "--hang-timeout", "2", "--hang-action", "stop", code)
+    cause = "the job's cause: node 1, rank 1: it hung: it still runs, while rank 0 has ended"
+    assert (ended.code, last_lines(ended)[1]) == (124, f"[ma_boot] {cause}"), ended.output
+
+
+def ends_of_nodes(laptop: Path) -> dict[int, int]:
+    """The exit code that each node has reported."""
+    return {event["node"]: event["exit_code"] for event in node_events(laptop, "end")}
+
+
 @pytest.mark.invariant("Every node ends with the job's root cause, and no rank receives the token")
 def test_no_rank_gets_the_token_and_nothing_shows_it(laptop: Path) -> None:
     token = "4d2f0a7be19c4b7d8a55"

@@ -28,6 +28,13 @@ def test_clock_runs_from_the_first_step_on() -> None:
     assert state.is_overdue(TIMEOUT, -math.inf, 110.0)
 
 
+def test_same_step_whose_loss_is_not_a_number_is_no_new_one() -> None:
+    state = StepClock()
+    for at in (0.0, 90.0):
+        state = state.read([("rank 0", Reading(7, 1.0, float("nan")))], at)
+    assert state.stepped == 0.0
+
+
 def test_steps_of_each_process_have_a_time_of_their_own() -> None:
     state = clock((1, 10.0), (2, 20.0)).read([("rank 1", Reading(1, 1.0, 0.5))], 15.0)
     assert (state.steps, state.stepped) == ({"rank 0": 20.0, "rank 1": 15.0}, 20.0)

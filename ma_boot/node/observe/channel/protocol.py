@@ -20,6 +20,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ma_boot.node.observe.peers import ENDED, HANGING, LOOKING, REPORT, STACKS, STEPS
+
 MAGIC = b"maboot2\n"
 NONCE = 16
 PROOF = 32
@@ -31,8 +33,8 @@ MOST_VALUES = 50_000
 LONGEST_NUMBER = 40
 KINDS = frozenset(
     (
-        *("here", "failed", "cause", "hanging", "stacks", "stacks_report"),
-        *("ended", "left", "stopped", "go", "over", "save", "uploads", "ranks", "ready"),
+        *(HANGING, STACKS, ENDED, REPORT, LOOKING, STEPS, "here", "failed", "cause"),
+        *("left", "stopped", "go", "over", "save", "uploads", "ranks", "ready"),
     )
 )
 # Characters; an eavesdropper of one exchange can find a shorter token by brute force.

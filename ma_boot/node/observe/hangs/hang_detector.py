@@ -129,7 +129,7 @@ class HangDetector:
         self.state, judgement = self.state.judged([worker.pid for worker in hanging], now)
         new = [worker.spec.label for worker in hanging if worker.pid in judgement.new]
         if not new:
-            why = self.progress.overdue(watched, spinning, now) if self.progress is not None else ""
+            why = self._overdue(watched, spinning, now)
             reports_next = self.progress is not None and self.progress.reports_next
             return self._start_round(_Question(why=why, is_reported=reports_next), workers) if why else []
         self._journal.warn(f"{', '.join(new)}: no output and no CPU time for {self.state.timeout:.0f} s")
@@ -137,6 +137,12 @@ class HangDetector:
             self._journal.event("hang", labels=new)
             return new
         return self._start_round(_Question(new), workers)
+
+    def _overdue(self, watched: Sequence[Worker], spinning: Sequence[Worker], now: float) -> str:
+        if self.progress is None:
+            return ""
+        others = set(self._peers.others) - set(self._peers.unreached)
+        return self.progress.overdue(watched, spinning, now, others=others)
 
     def _measure(self, running: Sequence[Worker], now: float) -> tuple[list[Worker], list[Worker]]:
         """Updates the state; returns the workers that were idle for the whole timeout.
@@ -178,7 +184,7 @@ class HangDetector:
         if kind in (STACKS, REPORT, ENDED, LOOKING) and self._round is not None:
             self._round.receive(message)
         if kind == STEPS and self.progress is not None:
-            self.progress.elsewhere = True
+            self.progress.elsewhere.add(message.node)
         if kind in (LOOKING, STEPS):
             self._pass_on(kind, {})
         if kind == HANGING and self._round is None:
@@ -254,7 +260,7 @@ class HangDetector:
         from ma_boot.node.observe.hangs.look_verdict import LookVerdict
 
         progress = self.progress
-        has_steps = progress is not None and (progress.clock.runs or progress.elsewhere)
+        has_steps = progress is not None and bool(progress.clock.runs or progress.elsewhere)
         verdict = LookVerdict.of(report, done.progress_of_unranked, needs_waits=not has_steps)
         is_own = question.is_own and progress is not None
         looks = progress.looked(now, bool(verdict.at_work)) if progress is not None and is_own else 0

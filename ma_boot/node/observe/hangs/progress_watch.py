@@ -6,7 +6,7 @@ CPU time is no sign of progress: a rank that waits in NCCL, Gloo or a device syn
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ma_boot.node.observe.hangs.new_words import NewWords
 from ma_boot.node.observe.hangs.step_clock import SilentState, StepClock
@@ -19,13 +19,13 @@ from ma_boot.wording import Message
 class ProgressWatch:
     """Decides when the stacks of ranks that are not idle must be looked at.
 
-    `elsewhere` is set once another node has shown steps: then only that node's clock counts, since the ranks
-    of most nodes print nothing.
+    `elsewhere` are the other nodes that have shown steps, or passed that on: while one of them runs, only its
+    clock counts, since the ranks of most nodes print nothing.
     """
 
     def __init__(self, timeout: float, output: OutputReader) -> None:
         self.clock = StepClock()
-        self.elsewhere = False
+        self.elsewhere: set[int] = set()
         self._timeout = timeout
         self._silent = SilentState()
         self._printed = time.monotonic()
@@ -48,14 +48,17 @@ class ProgressWatch:
         self._words[source], is_new = self._words.get(source, NewWords()).read(received, text)
         return is_new
 
-    def overdue(self, running: Sequence[Worker], spinning: Sequence[Worker], now: float) -> str:
+    def overdue(
+        self, running: Sequence[Worker], spinning: Sequence[Worker], now: float, *, others: Collection[int]
+    ) -> str:
         """Returns why a look at the stacks is due, or an empty text.
 
-        `spinning` are those of the `running` workers of which nothing but CPU time was seen.
+        `spinning` are those of the `running` workers of which nothing but CPU time was seen, `others` the
+        other nodes that still run.
         """
         if self.clock.is_overdue(self._timeout, self._printed, now):
             return self.clock.why_overdue(now)
-        if self.clock.runs or self.elsewhere or now < self._silent.due:
+        if self.clock.runs or not self.elsewhere.isdisjoint(others) or now < self._silent.due:
             return ""
         if not spinning or any(now - worker.output.last_output < self._timeout for worker in running):
             return ""

@@ -61,10 +61,12 @@ class StepClock(NamedTuple):
         """After new output of processes, each by its label; the same step with the same values is none."""
         state = self
         for label, new in readings:
-            if new.step is None or state.shown.get(label) == (new.step, new.loss):
+            # A loss that is not a number differs from itself.
+            loss = None if new.loss is None or math.isnan(new.loss) else new.loss
+            if new.step is None or state.shown.get(label) == (new.step, loss):
                 continue
             times = state.times if new.step_time is None else (*state.times, new.step_time)[-LATEST_TIMES:]
-            shown = {**state.shown, label: (new.step, new.loss)}
+            shown = {**state.shown, label: (new.step, loss)}
             steps = {**state.steps, label: now}
             state = state._replace(shown=shown, steps=steps, times=times, since=now, looks=0)
         return state

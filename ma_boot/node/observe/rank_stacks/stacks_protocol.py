@@ -59,9 +59,16 @@ class StacksExchange(NamedTuple):
     looking: bool = False
 
     def received(self, message: PeerMessage, peers: Peers) -> StacksExchange:
-        """Adds a message; one of an earlier collection, of an unexpected node or malformed is ignored."""
-        is_old = message.kind != ENDED and message.when < self.began - ANSWER_SECONDS
-        if is_old or message.node not in self.waiting:
+        """Adds a message; one of an earlier collection, of an unexpected node or malformed is ignored.
+
+        A node may have left after its ranks have ended: then it is not waited for, but its ranks count.
+        """
+        if message.kind == ENDED:
+            is_unexpected = any(rank.node == message.node for rank in self.ranks)
+        else:
+            is_old = message.when < self.began - ANSWER_SECONDS
+            is_unexpected = is_old or message.node not in self.waiting
+        if is_unexpected:
             return self
         if message.kind == LOOKING:
             return self._replace(looking=True)
@@ -69,7 +76,7 @@ class StacksExchange(NamedTuple):
         if message.kind == REPORT:
             report = decode_report(message.body)
             return self if report is None else answered._replace(report=report)
-        if self.node or message.kind not in (STACKS, ENDED):
+        if message.kind != ENDED and (self.node or message.kind != STACKS):
             return self
         ranks = (decode_ranks if message.kind == STACKS else decode_ends)(message, peers)
         return self if ranks is None else answered._replace(ranks=self.ranks + tuple(ranks))
