@@ -119,6 +119,25 @@ def test_there_is_no_hang_while_the_rank_prints_that_all_wait_for(
     assert [rank.rank for rank in at_work(printing, False)] == working
 
 
+MPI_CALL = """\
+    opal_progress (libopen-pal.so.40.30.2)
+    {} (libmpi.so.40.30.4)
+    exchange (train.py:36)
+    main (train.py:44)
+    <module> (train.py:47)
+"""
+
+
+@pytest.mark.parametrize(
+    "call", ["PMPI_Wait", "PMPI_Waitall", "MPI_Test", "PMPI_Testsome", "PMPI_Probe", "PMPI_Iprobe"]
+)
+def test_rank_with_an_open_request_of_mpi_waits_for_others(call: str) -> None:
+    """Rank 0 waits for a request, rank 4 loops, and the others are in a barrier."""
+    odd = {0: MPI_CALL.format(call), 4: LOOP}
+    named = suspected(job(MPI_CALL.format("PMPI_Barrier"), odd, 5))
+    assert (named.rank, "is in evaluate (train.py:60)" in named.why) == (4, True)
+
+
 LOOPS = "    loops (train.py:9)\n    <module> (train.py:47)\n"
 POLLS = "    polls (train.py:19)\n    <module> (train.py:47)\n"
 
