@@ -22,9 +22,10 @@ OPTIONS = ("--rendezvous", "mindspore", "--hang-timeout", "6", "--hang-action", 
         (("waits",), 3, "in waits (ms_hang.py:"),
         (("loops",), 0, "in loops (ms_hang.py:"),
         (("loops", "silent"), 2, "in loops (ms_hang.py:"),
+        (("loops", "graph"), 1, "in loops (ms_hang.py:"),
         (("stops",), 2, "stopped by a signal (SIGSTOP, or a debugger)"),
     ],
-    ids=["sleeps", "waits for a lock", "loops", "loops without steps", "stopped"],
+    ids=["sleeps", "waits for a lock", "loops", "loops without steps", "loops, others in a graph", "stopped"],
 )
 def test_rank_that_all_others_wait_for_is_named(
     tmp_path: Path, way: tuple[str, ...], rank: int, doing: str

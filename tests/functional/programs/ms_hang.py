@@ -1,6 +1,7 @@
-"""Adds up over all ranks of MindSpore three times, before one rank hangs: `ms_hang.py WAY RANK [silent]`.
+"""Adds up over all ranks of MindSpore three times, before one rank hangs: `ms_hang.py WAY RANK [silent] [graph]`.
 
-The others wait for it in the next AllReduce. Without `silent`, each rank prints its steps.
+The others wait for it in the next AllReduce. Without `silent`, each rank prints its steps; with `graph`, the
+operations are those of a compiled graph.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from types import SimpleNamespace
 
 import numpy
-from mindspore import Tensor, ops
+from mindspore import Tensor, nn, ops
 
 from ma_boot.training import init_env
 
@@ -40,9 +41,21 @@ def stops() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-cfg = SimpleNamespace(seed=1, device_target="CPU", context_mode="pynative")
+class Sum(nn.Cell):
+    """The sum over all ranks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all_reduce = ops.AllReduce()
+
+    def construct(self, addend: Tensor) -> Tensor:
+        return self.all_reduce(addend)
+
+
+mode = "graph" if "graph" in sys.argv else "pynative"
+cfg = SimpleNamespace(seed=1, device_target="CPU", context_mode=mode)
 init_env(cfg)
-all_reduce = ops.AllReduce()
+all_reduce = Sum()
 ones = Tensor(numpy.ones(1, numpy.float32))
 for step in range(1, 4):
     total = float(all_reduce(ones).asnumpy()[0])

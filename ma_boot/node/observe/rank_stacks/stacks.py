@@ -141,7 +141,7 @@ COLLECTIVE, GRADIENT, DEVICE, MESSAGE, OWN = "collective", "gradient", "device",
 _COLLECTIVE = (
     r"(?i)(monitored_)?barrier$|_?all_?(reduce|gather|to_?all)|alltoall|reduce_?scatter|broadcast(_|$)|bcast$"
     r"|(hccl|hcom|nccl)_?(all|reduce|broadcast|barrier|scatter|gather)|gloo::(all|barrier|broadcast|reduce)"
-    r"|P?MPI_I?(barrier|all|bcast|reduce|gather|scatter)"
+    r"|P?MPI_I?(barrier|all|bcast|reduce|gather|scatter)|mindspore::\S*::Collective(OpsImpl::|Wait)"
 )
 _COLLECTIVE_THERE = r"(?i)_?(gather|scatter|reduce|wait|join)(_|$)"
 _MESSAGE_THERE = r"(?i)_?(i?send|i?recv|batch_isend_irecv|sendrecv)(_|$)"
