@@ -41,7 +41,7 @@ def stops() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-class Sum(nn.Cell):
+class Sum(nn.Cell):  # type: ignore[misc]  # MindSpore has no types
     """The sum over all ranks."""
 
     def __init__(self) -> None:
