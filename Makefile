@@ -142,7 +142,7 @@ $(TORCH)/made: tests/functional/torch-requirements.txt
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-test-hangs: $(VENV)/made $(TORCH)/made ## 64 seeded hangs and failures over 4 to 32 simulated nodes, 32 of PyTorch that use CPU, 24 healthy jobs: is the right rank named, and no other?
+test-hangs: $(VENV)/made $(TORCH)/made ## 64 seeded hangs and failures over 4 to 32 simulated nodes, 32 of PyTorch and Open MPI that use CPU, 24 healthy jobs: is the right rank named, and no other?
 	$(VENV)/bin/python -m pytest -s -m hangs tests/functional/channel tests/functional/observe
 
 test-kill: $(VENV)/made $(TRAINING)/made $(TORCH)/made ## transfers killed at 400 points, jobs with checkpoints at 400 (of MindSpore, of PyTorch), seeded faults that they survive, and a minute of `make soak`; SEED=N

@@ -396,10 +396,10 @@ def _output_lines(failure: WorkerExit) -> list[str]:
 
 def _process_of(ending: Ending, run: RunResult) -> WorkerExit | None:
     """Returns the process with the root cause if it ran here, else the first failed one."""
-    cause = ending.cause
-    here = ending.job is None or cause is None or cause.node == ending.job.node_rank
-    named = [ended for ended in run.exits if here and cause is not None and ended.rank == cause.rank]
-    return named[0] if named and named[0].code else run.first_failure
+    cause, job = ending.cause, ending.job
+    if cause is None or (job is not None and cause.node != job.node_rank):
+        return run.first_failure
+    return run.failure_of(cause.rank) or run.first_failure
 
 
 def _lines_of_others(run: RunResult, failed: WorkerExit | None) -> list[str]:

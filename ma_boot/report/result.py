@@ -121,6 +121,14 @@ class RunResult(NamedTuple):
         """The first process that failed on its own, None if none did."""
         return next((ended for ended in self.exits if ended.code != 0 and not ended.stopped), None)
 
+    def failure_of(self, rank: int | None) -> WorkerExit | None:
+        """Returns the process of a rank, or the one that is no rank, if it ended with an error."""
+        named = next((ended for ended in self.exits if ended.rank == rank), None)
+        # A scheduler beside ranks that hang without a suspect was only stopped for them.
+        if named is None or (rank is None and named.stopped and len(self.exits) > 1):
+            return None
+        return named if named.code else None
+
     @property
     def succeeded(self) -> bool:
         """True if every process was started and ended with 0 on its own.

@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 import functools
-import json
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import ma_boot
 from tests.functional.frameworks.checkpoint_jobs import documents
+from tests.functional.frameworks.mindspore_jobs import events, rehearse
 from tests.functional.frameworks.pythons import WITH_MINDSPORE
 from tests.functional.frameworks.same_environment import PLATFORMS, differences, same_everywhere
-from tests.functional.node import PROGRAMS, Ended
+from tests.functional.node import PROGRAMS
 from tests.mindspore_end import again_after_a_crash
 
 FOR_TRAINING = Path(ma_boot.__file__).parent / "for_training"
 SUM = PROGRAMS / "ms_sum.py"
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.timeout(400)]
-
-
-def rehearse(directory: Path, nodes: int, *arguments: str) -> Ended:
-    local = ["--local", "-v", "--nodes", str(nodes), "--devices-per-node", "2"]
-    done = subprocess.run(
-        [sys.executable, "-m", "ma_boot", *local, "--python", str(WITH_MINDSPORE), *arguments],
-        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
-    return Ended(done.returncode, done.stdout)
-
-
-def events(directory: Path, kind: str) -> list[dict[str, Any]]:
-    """The events of the first node of the newest rehearsal in this directory."""
-    files = directory.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/log/*-events.jsonl")
-    newest = max(files, key=lambda file: file.stat().st_mtime)
-    return [event for event in map(json.loads, newest.read_text().splitlines()) if event["kind"] == kind]
 
 
 def test_the_dynamic_cluster_adds_up_over_two_nodes(tmp_path: Path) -> None:
@@ -171,33 +153,3 @@ def test_output_of_the_monitors_is_in_the_events(tmp_path: Path) -> None:
         ]
         assert len(times) >= 2
         assert all(0.05 < seconds < 2 for seconds in times), "a step takes a tenth of a second"
-
-
-HANGS = """
-import time
-from types import SimpleNamespace
-import numpy
-from mindspore import Tensor, ops
-from ma_boot.training import init_env
-def next_batch(): time.sleep(600)
-cfg = SimpleNamespace(seed=1, device_target="CPU", context_mode="pynative")
-init_env(cfg)
-all_reduce = ops.AllReduce()
-all_reduce(Tensor(numpy.ones(1, numpy.float32))).asnumpy()
-if cfg.rank_id == 1: next_batch()
-all_reduce(Tensor(numpy.ones(1, numpy.float32))).asnumpy()
-"""
-
-
-def test_a_hang_shows_the_python_stacks_of_both_ranks(tmp_path: Path) -> None:
-    script = tmp_path / "hangs.py"
-    script.write_text(HANGS)
-    options = ["--rendezvous", "mindspore", "--hang-timeout", "8", "--hang-action", "stop"]
-    ended = again_after_a_crash(lambda: rehearse(tmp_path, 1, *options, str(script)), "suspected: ")
-    assert ended.code == 124, ended.output
-    (event,) = events(tmp_path, "stacks")
-    assert sorted(fold["ranks"] for fold in event["folded"]) == [[0], [1]], ended.output
-    stacks = {fold["ranks"][0]: fold["stack"] for fold in event["folded"]}
-    assert "next_batch (hangs.py:7)" in stacks[1]
-    assert "<module> (hangs.py:13)" in stacks[0]
-    assert (event["suspect"]["node"], event["suspect"]["rank"]) == (0, 1)

@@ -65,25 +65,27 @@ def test_rank_at_work_without_steps_is_no_hang(tmp_path: Path, work: str) -> Non
     assert "no hang: rank 0 at work" in ended.output
 
 
-WAITS = ("reduces", "polls_work")
 CAUSES = ("loops", "polls_lock", "prints")
-SEEDS = 32
+HANGS_OF_TORCH = 22
+HANGS_OF_MPI = 10
 
 
-@pytest.mark.hangs
-@pytest.mark.timeout(3600)
-def test_cause_of_32_hangs_that_spin_is_named(tmp_path: Path) -> None:
-    """Of 2 to 16 ranks of PyTorch, one loops, polls or prints; the others sleep in a collective or poll it."""
+def judge_hangs(
+    place: Path, seeds: range, most: int, waits: tuple[str, ...], many: str, options: tuple[str, ...]
+) -> None:
+    """Runs a seeded hang per seed, in which one rank loops, polls or prints, and the others wait for it.
+
+    They wait in one of the ways of `waits`; if more than `most` ranks would poll, in the way `many`.
+    """
     right, wrong = 0, []
-    for seed in range(SEEDS):
+    for seed in seeds:
         chance = random.Random(seed)
         size = chance.choice((2, 2, 3, 4, 4, 6, 8, 16))
         # A machine with few cores has no time for many that poll.
-        ways = [chance.choice(WAITS) if size <= 4 else "reduces" for _ in range(size)]
+        ways = [chance.choice(waits) if size <= most else many for _ in range(size)]
         odd = chance.randrange(size)
         ways[odd] = chance.choice(CAUSES)
-        options = ("--rendezvous", "torch", "--python", str(WITH_TORCH))
-        _, ended = run(tmp_path / str(seed), *ways, options=options)
+        _, ended = run(place / str(seed), *ways, options=options)
         named = [line for line in ended.output.splitlines() if " hung, and ma_boot stopped the run" in line]
         is_right = any(f"node 0, rank {odd} hung" in line for line in named)
         right += is_right
@@ -91,4 +93,22 @@ def test_cause_of_32_hangs_that_spin_is_named(tmp_path: Path) -> None:
         if not is_right and any("rank" in line for line in named):
             wrong.append((seed, ways, named))
     assert wrong == []
-    assert right >= 0.9 * SEEDS
+    assert right >= 0.9 * len(seeds)
+
+
+@pytest.mark.hangs
+@pytest.mark.timeout(3600)
+def test_cause_of_hangs_of_torch_that_spin_is_named(tmp_path: Path) -> None:
+    """The other ranks sleep in a collective or poll it."""
+    options = ("--rendezvous", "torch", "--python", str(WITH_TORCH))
+    judge_hangs(tmp_path, range(HANGS_OF_TORCH), 4, ("reduces", "polls_work"), "reduces", options)
+
+
+@pytest.mark.hangs
+@pytest.mark.openmpi
+@pytest.mark.timeout(3600)
+def test_cause_of_hangs_of_open_mpi_that_spin_is_named(tmp_path: Path) -> None:
+    """The other ranks poll in a barrier, for a message or for the end of a request."""
+    waits = ("enters_barrier", "receives", "waits_for_request")
+    seeds = range(HANGS_OF_TORCH, HANGS_OF_TORCH + HANGS_OF_MPI)
+    judge_hangs(tmp_path, seeds, 8, waits, "enters_barrier", ("--rendezvous", "mpi"))

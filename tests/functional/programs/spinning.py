@@ -5,14 +5,17 @@ The ways are those of the ranks, in their order. All print three steps first.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import sys
 import threading
 import time
 import zlib
+from typing import Any
 
-RANK = int(os.environ.get("RANK_ID") or os.environ["RANK"])
+IS_MPI = "OMPI_COMM_WORLD_RANK" in os.environ
+RANK = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("RANK_ID") or os.environ["RANK"])
 WAY = sys.argv[1].split(",")[RANK]
 LOCK = threading.Lock()
 
@@ -88,7 +91,38 @@ def polls_work() -> None:
         pass
 
 
+def mpi() -> tuple[Any, Any, Any]:
+    """Open MPI's library, its communicator of all ranks, and its type of an int."""
+    library = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+    communicator = ctypes.byref(ctypes.c_char.in_dll(library, "ompi_mpi_comm_world"))
+    return library, communicator, ctypes.byref(ctypes.c_char.in_dll(library, "ompi_mpi_int"))
+
+
+def enters_barrier() -> None:
+    """It polls in a barrier that the others never enter."""
+    library, communicator, _ = mpi()
+    library.MPI_Barrier(communicator)
+
+
+def receives() -> None:
+    """It polls for a message that no rank sends."""
+    library, communicator, integer = mpi()
+    any_source, tag, no_status = -1, 1, None
+    library.MPI_Recv(ctypes.byref(ctypes.c_int()), 1, integer, any_source, tag, communicator, no_status)
+
+
+def waits_for_request() -> None:
+    """It polls until a barrier ends that the others never enter."""
+    library, communicator, _ = mpi()
+    request = ctypes.c_void_p()
+    library.MPI_Ibarrier(communicator, ctypes.byref(request))
+    library.MPI_Wait(ctypes.byref(request), None)
+
+
 if __name__ == "__main__":
+    if IS_MPI:
+        mpi()[0].MPI_Init(None, None)
+        enters_barrier()
     if "MASTER_ADDR" in os.environ:
         import torch.distributed
 

@@ -21,6 +21,15 @@ GEMM = "    {} (libmkl_core.so.2)\n    at::native::addmm (libtorch_cpu.so)\n    
 MODULE = "    forward (torch/nn/modules/{}.py:{})\n    evaluate (train.py:60)\n"
 QUEUE = "    wait (threading.py:{})\n    get (queue.py:{})\n    next_batch (data.py:8)\n"
 MPI = "    {} (libopen-pal.so.80)\n    opal_progress (libopen-pal.so.80)\n    MPI_Barrier (libmpi.so.40)\n    train (t.py:9)\n"
+# As recorded in a loop around MPI_Test: most samples are in the binding.
+CTYPES = "    {0} ({1})\n    0x7ff451 (_ctypes.cpython-311-x86_64-linux-gnu.so)\n" + SPIN
+BINDINGS = [
+    CTYPES.format("ffi_call", "libffi.so.8.1.2"),
+    CTYPES.format("ffi_prep_cif", "libffi.so.8.1.2"),
+    SPIN,
+]
+TESTS = CTYPES.format("PMPI_Test", "libmpi.so.40.30.4")
+KERNELS = [CTYPES.format("fft", "libfast.so"), CTYPES.format("sort", "libfast.so")]
 WRITER = 'Thread 8 (idle): "writer"\n    {} (writer.py:{})\n    run (threading.py:982)\n'
 
 
@@ -40,6 +49,9 @@ WRITER = 'Thread 8 (idle): "writer"\n    {} (writer.py:{})\n    run (threading.p
         ([MODULE.format("conv", 548), MODULE.format("linear", 125)], MOVES),
         ([QUEUE.format(327, 171), QUEUE.format(331, 171)], WAITS),
         ([MPI.format("epoll_wait"), MPI.format("0x7f4")], WAITS),
+        (BINDINGS, STAYS),
+        ([*BINDINGS, TESTS], WAITS),
+        (KERNELS, MOVES),
         ([REDUCE, SPIN], MOVES),
         ([SPIN], UNKNOWN),
         ([], UNKNOWN),

@@ -119,6 +119,47 @@ def test_there_is_no_hang_while_the_rank_prints_that_all_wait_for(
     assert [rank.rank for rank in at_work(printing, False)] == working
 
 
+MPI_CALL = """\
+    opal_progress (libopen-pal.so.40.30.2)
+    {} (libmpi.so.40.30.4)
+    exchange (train.py:36)
+    main (train.py:44)
+    <module> (train.py:47)
+"""
+
+
+@pytest.mark.parametrize(
+    "call", ["PMPI_Wait", "PMPI_Waitall", "MPI_Test", "PMPI_Testsome", "PMPI_Probe", "PMPI_Iprobe"]
+)
+def test_rank_with_an_open_request_of_mpi_waits_for_others(call: str) -> None:
+    """Rank 0 waits for a request, rank 4 loops, and the others are in a barrier."""
+    odd = {0: MPI_CALL.format(call), 4: LOOP}
+    named = suspected(job(MPI_CALL.format("PMPI_Barrier"), odd, 5))
+    assert (named.rank, "is in evaluate (train.py:60)" in named.why) == (4, True)
+
+
+GRAPH_RUN = """\
+    pthread_cond_timedwait (libc.so.6)
+    mindspore::ps::core::AbstractNode::CollectiveWait (libmindspore_cluster.so)
+    mindspore::fl::server::CollectiveOpsImpl::RunRingAllReduce<float> (libmindspore_cluster.so)
+    mindspore::fl::server::CollectiveOpsImpl::AllReduce<float> (libmindspore_cluster.so)
+    mindspore::runtime::GraphScheduler::Run (libmindspore_ms_backend.so)
+    _CellGraphExecutor.__call__ (mindspore/graph/api.py:2389)
+    Cell.__call__ (mindspore/nn/cell.py:1371)
+    Model.train (mindspore/train/model.py:1369)
+    <module> (train.py:47)
+"""
+
+
+def test_rank_in_a_graph_of_mindspore_waits_in_the_collective_that_it_runs() -> None:
+    """Recorded with MindSpore's CPU build: of two ranks, one runs the graph, the other loops in a callback."""
+    named = suspected(job(GRAPH_RUN, {0: LOOP}, 2))
+    assert (named.rank, "rank 1 is in mindspore::fl::server::CollectiveOpsImpl::AllReduce" in named.why) == (
+        0,
+        True,
+    )
+
+
 LOOPS = "    loops (train.py:9)\n    <module> (train.py:47)\n"
 POLLS = "    polls (train.py:19)\n    <module> (train.py:47)\n"
 

@@ -105,6 +105,17 @@ def test_roles_after_a_failure(code: int, stopped: bool, role: str) -> None:
     assert [run.role(process) for process in run.exits] == [CAUSE, role]
 
 
+def test_process_that_is_no_rank_is_not_the_cause_of_a_hang_without_suspect() -> None:
+    """MindSpore's scheduler is stopped with the ranks; a single launcher is all that can be shown."""
+    scheduler = ended(0, 143, stopped=True, signum=15)._replace(label="scheduler", rank=None)
+    shown = []
+    for exits in ((scheduler, ended(0, 143, stopped=True, signum=15)), (scheduler,)):
+        ending = Ending.of(None, [], None, RunResult(exits, hung="the job"), None)
+        lines = report_lines(ending._replace(cause=Cause(0, None, 124, "the job hung", 5.0)))
+        shown.append([line.startswith("the cause: ") for line in lines])
+    assert [any(lines) for lines in shown] == [False, True]
+
+
 def test_the_answer_to_a_stop_of_the_whole_job_is_no_failure() -> None:
     answer = ended(0, 1, stopped=True)
     assert RunResult((answer,)).role(answer) == STOPPED_BY_US

@@ -42,7 +42,10 @@ _POLLING = (
 )
 # Libraries whose calls say nothing about progress: the interpreter's own, the C library, bindings; and the
 # calls by which Python enters others.
-_RUNTIME = r"^(python[\d.]*|lib(python[\d.]*|c|m|pthread|dl|stdc\+\+|torch_python)[.-].*|ld-.*|\[?vdso\]?)$"
+_RUNTIME = (
+    r"^(python[\d.]*|lib(python[\d.]*|c|m|pthread|dl|stdc\+\+|torch_python|ffi)[.-].*|ld-.*|\[?vdso\]?"
+    r"|_(ctypes|cffi_backend)\..*)$"
+)
 _GLUE = r"^(pybind11|std|c10d|gloo)\b|^_?Py[A-Z_]"
 
 

@@ -141,11 +141,15 @@ COLLECTIVE, GRADIENT, DEVICE, MESSAGE, OWN = "collective", "gradient", "device",
 _COLLECTIVE = (
     r"(?i)(monitored_)?barrier$|_?all_?(reduce|gather|to_?all)|alltoall|reduce_?scatter|broadcast(_|$)|bcast$"
     r"|(hccl|hcom|nccl)_?(all|reduce|broadcast|barrier|scatter|gather)|gloo::(all|barrier|broadcast|reduce)"
-    r"|P?MPI_I?(barrier|all|bcast|reduce|gather|scatter)"
+    r"|P?MPI_I?(barrier|all|bcast|reduce|gather|scatter)|mindspore::\S*::Collective(OpsImpl::|Wait)"
 )
 _COLLECTIVE_THERE = r"(?i)_?(gather|scatter|reduce|wait|join)(_|$)"
 _MESSAGE_THERE = r"(?i)_?(i?send|i?recv|batch_isend_irecv|sendrecv)(_|$)"
-_MESSAGE = r"(?i)(hccl|hcom|nccl)_?(send|recv|receive)|P?MPI_[ibrs]*(send|recv)"
+# A request of MPI is mostly one of a message.
+_MESSAGE = (
+    r"(?i)(hccl|hcom|nccl)_?(send|recv|receive)|P?MPI_[ibrs]*(send|recv)"
+    r"|P?MPI_((wait|test)(all|any|some)?|i?m?probe)$"
+)
 _THERE = r"(?i)distributed|communication|collective|hccl|nccl|gloo|mpi4py|horovod|comm_func|p2p"
 _DEVICE = r"(?i)synchronize$|asnumpy$|_?sync_?stream|stream_?sync|rtStreamSynchronize|aclrtSynchronize"
 # Where a rank of torch waits for others without a word of it: DDP's gradients, a value of the device.
