@@ -359,7 +359,9 @@ def _channel_line(content: ChannelContent) -> str:
 
 def _failure_lines(ending: Ending, failure: WorkerExit) -> list[str]:
     """Returns the first failed process and the end of its output."""
-    return [f"the cause: {_process_line(ending, failure)}", *_output_lines(failure)]
+    # The stacks have told why it hung, unlike old lines of its log: MindSpore's early attempts to connect.
+    is_explained = failure.stopped and ending.run is not None and ending.run.suspect is not None
+    return [f"the cause: {_process_line(ending, failure)}", *_output_lines(failure, hints=not is_explained)]
 
 
 def _doubt_lines(ending: Ending, by: str | None) -> list[str]:
@@ -386,12 +388,13 @@ def _process_line(ending: Ending, ended: WorkerExit) -> str:
     return f"{ended.label}{device}{host}, pid {ended.pid}; its log: {ended.log_file}"
 
 
-def _output_lines(failure: WorkerExit) -> list[str]:
-    """Returns the last words of a process, and hints for them."""
+def _output_lines(failure: WorkerExit, hints: bool = True) -> list[str]:
+    """Returns the last words of a process, and hints for them if they are wanted."""
     output = output_of_failed_rank(failure.output)
     plog = plog_of(failure)
     lines = [f"  | {_shortened(line)}" for line in [*last_words(output), *coded_lines_of(plog)]]
-    return [*lines, *(Message.of("{}: {}", "hint", hint) for hint in hints_for(output, plog))]
+    wanted = hints_for(output, plog) if hints else ()
+    return [*lines, *(Message.of("{}: {}", "hint", hint) for hint in wanted)]
 
 
 def _process_of(ending: Ending, run: RunResult) -> WorkerExit | None:

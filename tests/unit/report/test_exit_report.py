@@ -116,6 +116,19 @@ def test_process_that_is_no_rank_is_not_the_cause_of_a_hang_without_suspect() ->
     assert [any(lines) for lines in shown] == [False, True]
 
 
+@pytest.mark.parametrize("suspect", [HangSuspect(0, 0, "is in a lock"), None])
+def test_stacks_of_a_hang_tell_more_than_old_lines_of_the_log(suspect: HangSuspect | None) -> None:
+    """MindSpore's workers warn of their first attempts to connect, also in jobs that go on."""
+    hung = ended(0, 143, stopped=True, signum=15)
+    hung = hung._replace(output="[WARNING] Failed to connect to the meta server node url: 10.0.0.1:8118\n")
+    run = RunResult((hung,), hung="node 0, rank 0", suspect=suspect)
+    lines = report_lines(
+        Ending.of(None, [], None, run, None)._replace(cause=Cause(0, 0, 124, "it hung", 5.0))
+    )
+    assert any("Failed to connect" in line for line in lines)
+    assert any(line.startswith("hint: ") for line in lines) is (suspect is None)
+
+
 def test_the_answer_to_a_stop_of_the_whole_job_is_no_failure() -> None:
     answer = ended(0, 1, stopped=True)
     assert RunResult((answer,)).role(answer) == STOPPED_BY_US
