@@ -233,6 +233,25 @@ def test_hanging_py_spy_does_not_delay_other_stacks(tmp_path: Path, monkeypatch:
     assert answers[1] == f"stack of {other.pid}\n"
 
 
+@pytest.mark.parametrize("end", ["exec sleep 600", "exit 1"])
+def test_process_goes_on_after_a_py_spy_that_was_killed_or_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """On a busy machine the SIGSTOP of PTRACE_ATTACH may come after the end of py-spy; this stand-in only sends it."""
+    monkeypatch.setattr(stack_tools, "PYTHON_SECONDS", 1.0)
+    with sleepers(2) as (process, stopped):
+        os.kill(stopped.pid, signal.SIGSTOP)
+        eventually(lambda: state_of(stopped.pid) == "T", "it is stopped")
+        path = py_spy(tmp_path, f'kill -STOP "$3"\n{end}')
+        stacks_of([RankProcess(process.pid, path), RankProcess(stopped.pid, path)])
+        eventually(lambda: state_of(process.pid) == "S", "it goes on")
+        assert state_of(stopped.pid) == "T", "another has stopped this one"
+
+
+def state_of(pid: int) -> str:
+    return (process_stat(pid) or [""])[0]
+
+
 @pytest.mark.parametrize("hang", ["sleep 600", "setsid sh -c 'echo $$ > PID; exec sleep 600'"])
 def test_children_of_py_spy_do_not_outlast_its_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hang: str

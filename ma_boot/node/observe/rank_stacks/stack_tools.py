@@ -95,7 +95,19 @@ def _dumped(
             else:
                 # A backtrace of py-spy itself may follow.
                 failed[pid] = f"py-spy failed: {(contents(errors).strip().splitlines() or ['no reason'])[0]}"
+            if process.returncode != 0 and "--nonblocking" not in options:
+                _resume(pid)
     return dumps
+
+
+def _resume(pid: int) -> None:
+    """Continues a process whose py-spy was killed, or has failed.
+
+    PTRACE_ATTACH sends SIGSTOP. If py-spy ends before the process has received it, on a busy machine, nothing
+    else continues the process: the look would stop a rank for ever. SIGCONT also drops a pending SIGSTOP.
+    """
+    with suppress(OSError):
+        os.kill(pid, signal.SIGCONT)
 
 
 def _by_faulthandler(processes: Sequence[RankProcess], failed: dict[int, str]) -> dict[int, str]:
