@@ -453,10 +453,7 @@ def _common_exception(ended: WorkerExit, exception: str | None) -> str | None:
 
 
 def failure_document(ending: Ending) -> dict[str, Any]:
-    """Returns the failure or the doubt as a JSON value for programs.
-
-    `summary` has at most 1,024 characters.
-    """
+    """Returns the failure or the doubt as JSON for programs; `summary` has at most 1,024 characters."""
     run, doubt = ending.run, doubt_about(ending)
     failure = run.first_failure if run else None
     told = failure or _process_in_doubt(ending)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 
 from ma_boot.node.observe.rank_stacks import stack_tools
 from ma_boot.node.observe.rank_stacks.rank_processes import RankProcess
-from ma_boot.node.observe.rank_stacks.stack_tools import stacks_of, wait_for_dump
+from ma_boot.node.observe.rank_stacks.stack_tools import stacks_of, state_of, wait_for_dump
 from ma_boot.node.supervisor.console_lines import PROGRESS_SECONDS
 from ma_boot.node.supervisor.output import OutputTail
 from ma_boot.node.supervisor.supervise import Limits, stop_reason
@@ -248,8 +249,30 @@ def test_process_goes_on_after_a_py_spy_that_was_killed_or_failed(
         assert state_of(stopped.pid) == "T", "another has stopped this one"
 
 
-def state_of(pid: int) -> str:
-    return (process_stat(pid) or [""])[0]
+TRACES = """
+import ctypes, os, sys, time
+pid = int(sys.argv[1])
+assert ctypes.CDLL(None).ptrace(16, pid, 0, 0) == 0  # PTRACE_ATTACH
+os.waitpid(pid, 0)
+print("holds it", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("shell", "state"), [("exec {}", "R"), ("{}; true", "t")], ids=["ours", "a debugger"]
+)
+def test_process_that_our_py_spy_holds_for_a_moment_is_not_stopped(shell: str, state: str) -> None:
+    """As on a busy machine, when the reading of an earlier look goes on beside the next one."""
+    command = shell.format(shlex.join([sys.executable, "-c", TRACES]) + ' "$1"')
+    with sleepers(1) as (process,):
+        argv = ["/bin/sh", "-c", command, "sh", f"{process.pid}"]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True) as tracing:
+            assert tracing.stdout is not None
+            tracing.stdout.readline()
+            assert (process_stat(process.pid) or [""])[0] == "t"
+            assert state_of(process.pid) == state
+            os.killpg(tracing.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("hang", ["sleep 600", "setsid sh -c 'echo $$ > PID; exec sleep 600'"])

@@ -44,14 +44,35 @@ def stacks_of(processes: Sequence[RankProcess]) -> list[str]:
     spies = {pid: path for pid, path in paths.items() if path}
     failed = {process.pid: "py-spy is not installed" for process in processes if process.pid not in spies}
     environs = {process.pid: without_secret_variables(process.environ) for process in processes}
-    asleep = {pid: spy for pid, spy in spies.items() if (process_stat(pid) or [""])[0] in ("D", "T", "t")}
+    asleep = {pid: spy for pid, spy in spies.items() if state_of(pid) in ("D", "T", "t")}
     others = {pid: spy for pid, spy in spies.items() if pid not in asleep}
     dumps = _dumped(others, environs, (), PYTHON_SECONDS, failed)
     with_native = {pid: spies[pid] for pid in dumps}
     dumps.update(_dumped(asleep, environs, ("--nonblocking",), ASLEEP_SECONDS, failed))
     dumps.update(_dumped(with_native, environs, ("--native",), NATIVE_SECONDS, {}))
+    for pid in others:
+        if state_of(pid) == "T":  # by a look; see `_resume`
+            _resume(pid)
     dumps.update(_by_faulthandler([process for process in processes if process.pid not in dumps], failed))
     return [dumps[process.pid] for process in processes]
+
+
+def state_of(pid: int) -> str:
+    """Returns the letter of a process's state, see proc(5); empty for one that has gone.
+
+    A process that a py-spy of ours holds for a moment (t) counts as running (R): on a busy machine the
+    reading of an earlier look may go on beside the next one.
+    """
+    state = (process_stat(pid) or [""])[0]
+    if state != "t":
+        return state
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
+            tracer = next((line.split()[1] for line in status if line.startswith("TracerPid:")), "0")
+    except OSError:
+        return ""
+    by_us = (process_stat(int(tracer)) or ["", ""])[1] == f"{os.getpid()}"
+    return "R" if by_us or tracer == "0" else state
 
 
 def _dumped(

@@ -16,14 +16,13 @@ from ma_boot.node.observe.peers import LOOKING, REPORT, STACKS, PeerMessage, Pee
 from ma_boot.node.observe.rank_stacks.rank_processes import RankProcess
 from ma_boot.node.observe.rank_stacks.sampled_stacks import look_seconds, sample_again
 from ma_boot.node.observe.rank_stacks.stack_samples import MOVES, UNKNOWN as UNKNOWN_PROGRESS, WAITS
-from ma_boot.node.observe.rank_stacks.stack_tools import stacks_of
+from ma_boot.node.observe.rank_stacks.stack_tools import stacks_of, state_of
 from ma_boot.node.observe.rank_stacks.stacks import RankAtHang, activity, threads_of, without_helper
 from ma_boot.node.observe.rank_stacks.stacks_messages import encode_ranks, encode_report
 from ma_boot.node.observe.rank_stacks.stacks_protocol import OWN_SECONDS, StacksExchange
 from ma_boot.node.observe.rank_stacks.stacks_report import LONGEST_STACK, StacksReport
 from ma_boot.node.observe.rank_stacks.suspect import waited_for
 from ma_boot.node.supervisor.worker_group import Worker
-from ma_boot.processes.orphan_guard import process_stat
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
 
@@ -148,13 +147,14 @@ def own_stacks(
     processes = [
         process for worker in running for process in RankProcess.all_of(worker, quiet.get(worker.pid, 0.0))
     ]
-    # Before the stacks are read: py-spy stops a process meanwhile.
-    states = [(process_stat(process.pid) or [""])[0] for process in processes]
+    # Before and after the stacks are read: py-spy stops a process meanwhile.
+    before = [state_of(process.pid) for process in processes]
     question = Question.ask(
         {process.rank: (process.pid, process.environ) for process in processes if process.rank is not None}
     )
     texts, progress = _stacks_and_progress(processes, look, cancel)
     texts = [without_helper(text) for text in texts]
+    states = [state if state_of(process.pid) == state else "" for process, state in zip(processes, before)]
     answers = question.answers(cancel)
     own = OwnStacks([], _ras_report(processes), [])
     for process, state, text in zip(processes, states, texts):
