@@ -271,8 +271,8 @@ class HangDetector:
         if question.is_reported:
             self._journal.warn(question.why)
             self._show(lines, report)
-        if question.is_reported and is_own and self._options.action == "stop" and not verdict.may_end_run:
-            self._journal.say(Message.of(STAYS_BUSY))
+            if is_own and self._options.action == "stop" and not verdict.may_end_run:
+                self._journal.say(Message.of(STAYS_BUSY))
         if not question.is_own:
             return []
         labels = [worker.spec.label for worker in _watched(workers)]

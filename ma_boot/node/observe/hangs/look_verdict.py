@@ -55,7 +55,7 @@ class LookVerdict(NamedTuple):
     @property
     def may_end_run(self) -> bool:
         """False for a hang that is reported only, however often it is found."""
-        return self.all_wait or self.is_clear
+        return self.ends_run(SURE_LOOKS)
 
     def ends_run(self, looks: int) -> bool:
         """Returns whether a hang of these looks in a row may end the run."""

@@ -27,6 +27,32 @@ class OutputNews(NamedTuple):
 ReadNews = Callable[[Sequence[Source]], list[OutputNews]]
 
 
+class Readings:
+    """The values of each process since the start of the run, and in the current period."""
+
+    def __init__(self, read: ReadNews) -> None:
+        self.of_run: dict[Source, Reading] = {}
+        self.of_period: dict[Source, Reading] = {}
+        self._read = read
+
+    def read(self, sources: Sequence[Source]) -> list[OutputNews]:
+        """Adds what was printed since the last call, and returns it."""
+        found = self._read(sources)
+        for source, new, _ in found:
+            self.of_period[source] = self.of_period.get(source, Reading()).updated_by(new)
+            self.of_run[source] = self.of_run.get(source, Reading()).updated_by(new)
+        return found
+
+    @property
+    def has_news(self) -> bool:
+        """Tells if anything was read in this period."""
+        return any(reading != Reading() for reading in self.of_period.values())
+
+    def begin_period(self) -> None:
+        """Forgets the readings of the period."""
+        self.of_period = {}
+
+
 class OutputReader:
     """Reads the output of processes once for all subscribers, in the thread of the one that asks.
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ma_boot.node.observe.metrics.card_poller import CardPoller
 from ma_boot.node.observe.metrics.cards import CardTools
-from ma_boot.node.observe.metrics.output_reader import ReadNews
+from ma_boot.node.observe.metrics.output_reader import Readings, ReadNews
 from ma_boot.node.observe.metrics.progress import Reading
 from ma_boot.node.observe.metrics.record import HostSample, RankSample, RankUsage, Sample, event_of
 from ma_boot.node.observe.metrics.source import Source, Sources
@@ -87,9 +87,7 @@ class Sampler:
         self._journal = journal
         self._sources = Sources(workers)
         self._usage = UsageReader(workers[0].spec if workers else None)
-        self._read = read
-        self._of_run: dict[Source, Reading] = {}
-        self._of_period: dict[Source, Reading] = {}
+        self._output = Readings(read)
         environ = workers[0].spec.environ if workers else {}
         self._cards = CardPoller(CardTools(environ), options.interval)
         self._watch = TrainingWatch()
@@ -154,14 +152,14 @@ class Sampler:
         self._read_output()
         self._publish(usages, now, host)
         if now - self._written.at >= self._options.period(now - self._started):
-            ranks = self._ranks(usages, self._of_period)
+            ranks = self._ranks(usages, self._output.of_period)
             self._write(Sample(now, ranks, host, self._cards.kind, self._cards.of_period))
 
     def _finish(self) -> None:
         """Writes what the processes had printed last before they ended."""
         self._read_output()
-        if any(reading != Reading() for reading in self._of_period.values()):
-            ranks = self._ranks({}, self._of_period)
+        if self._output.has_news:
+            ranks = self._ranks({}, self._output.of_period)
             self._write(Sample(time.monotonic(), ranks, self._usage.of_host()))
 
     def _ranks(
@@ -174,21 +172,19 @@ class Sampler:
 
     def _publish(self, usages: Mapping[Source, RankUsage], now: float, host: HostSample) -> None:
         if self._endpoint is not None:
-            ranks = self._ranks(usages, self._of_run)
+            ranks = self._ranks(usages, self._output.of_run)
             sample = Sample(now, ranks, host, self._cards.kind, self._cards.of_run)
             self._endpoint.publish(sample, self._watch.slow.named)
 
     def _write(self, sample: Sample) -> None:
         self._journal.event("metrics", **event_of(self._written, sample))
         self._written = sample
-        self._of_period = {}
+        self._output.begin_period()
         self._cards.begin_period()
 
     def _read_output(self) -> None:
         """Reads the new output, and reports what the rules find in it."""
-        for source, new, _ in self._read(self._sources.all()):
-            self._of_period[source] = self._of_period.get(source, Reading()).updated_by(new)
-            self._of_run[source] = self._of_run.get(source, Reading()).updated_by(new)
+        for source, new, _ in self._output.read(self._sources.all()):
             self._watch, loss = self._watch.after_reading(source.label, source.rank, new)
             if loss is not None:
                 self._report_loss(loss)
